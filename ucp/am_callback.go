@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -35,7 +34,7 @@ func (w *thread) mayWait() error {
 // distinguishes the two. The caller holds the lock.
 func (w *thread) outsideCallbacks() error {
 	switch {
-	case !w.am.inHandler && !w.inCallbacks:
+	case !w.am.inHandler && !w.callbacks.running:
 		return nil
 	case inCallback():
 		return errInHandler
@@ -53,13 +52,13 @@ func (w *Worker) mayClose() error {
 	if err := w.t.outsideCallbacks(); err != nil {
 		return err
 	}
-	if !w.t.am.multi || !w.t.owner.held || !w.t.am.inHandler && !w.t.inCallbacks {
+	if !w.t.am.multi || w.t.owner.state == ownerNone || !w.t.am.inHandler && !w.t.callbacks.running {
 		return nil
 	}
 	if !w.t.acquireProgress() {
 		return errCallbackRuns
 	}
-	w.t.transferProgress()
+	w.t.owner.transfer(&w.t.slab)
 	return nil
 }
 
@@ -68,23 +67,15 @@ func inCallback() bool {
 	var pcs [64]uintptr
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs[:])
-		if hasCallbackFrame(pcs[:n]) {
-			return true
+		frames := runtime.CallersFrames(pcs[:n])
+		for more := n > 0; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
+				return true
+			}
 		}
 		if n < len(pcs) {
-			return false
-		}
-	}
-}
-
-func hasCallbackFrame(pcs []uintptr) bool {
-	frames := runtime.CallersFrames(pcs)
-	for {
-		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
-			return true
-		}
-		if !more {
 			return false
 		}
 	}
@@ -107,7 +98,7 @@ func (w *thread) callAM(h AMHandler) {
 	w.unlockForCallback()
 	h(m)
 	w.relockAfterCallback()
-	if len(w.am.failureCalls) > 0 {
+	if len(w.callbacks.failures) > 0 {
 		w.runFailureCalls()
 	}
 	w.am.inHandler = false
@@ -117,40 +108,4 @@ func (w *thread) callAM(h AMHandler) {
 	if race.Enabled {
 		m.poison()
 	}
-}
-
-// closeAfterFlush is for an Endpoint.Close called in a handler, which cannot wait for flush
-// r. It arranges that endpoint e is closed when r completes, and reports whether it did
-// so.
-func (w *thread) closeAfterFlush(r Request, e Endpoint) bool {
-	w.lock()
-	handling := w.mayWait() != nil
-	w.unlock()
-	return handling && r.Notify(w.am.closeEndpoint, e.id)
-}
-
-// stuckWorkers returns the workers of x that must stay open, each with the reason. Inside a
-// callback of any of them it returns errInHandler instead.
-func (x *Context) stuckWorkers() (map[*Worker]error, error) {
-	x.mu.Lock()
-	var workers []*Worker
-	for c := range x.owned {
-		if w, ok := c.(*Worker); ok {
-			workers = append(workers, w)
-		}
-	}
-	x.mu.Unlock()
-	stuck := make(map[*Worker]error)
-	for _, w := range workers {
-		w.t.lock()
-		err := w.mayClose()
-		w.t.unlock()
-		switch {
-		case errors.Is(err, errInHandler):
-			return nil, err
-		case err != nil:
-			stuck[w] = fmt.Errorf("close worker: %w", err)
-		}
-	}
-	return stuck, nil
 }

@@ -70,7 +70,7 @@ func (m *AM) Retain() RetainedAM {
 	if r == nil {
 		r = w.am.retainer.alloc()
 		r.n, r.storage = m.Len, m.storage
-		w.fillRetained(r, m.Header, m.Data)
+		r.fill(w, m.Header, m.Data)
 		if r.storage.kind == storageSender {
 			w.am.retainer.addRndv(r)
 		}
@@ -79,9 +79,9 @@ func (m *AM) Retain() RetainedAM {
 	return RetainedAM{r, r.gen.Load()}
 }
 
-// fillRetained sets the bytes of r. It copies them if they are valid during the handler
+// fill sets the bytes of r. It copies them if they are valid during the handler
 // only.
-func (w *thread) fillRetained(r *retainedMsg, header, data []byte) {
+func (r *retainedMsg) fill(w *thread, header, data []byte) {
 	h, n := len(header), len(header)+len(data)
 	switch r.storage.kind {
 	case storageTransient, storageSender:
@@ -179,11 +179,11 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 		w.deliver(i, 0, r.data)
 		w.slab.bufs[i] = nil
 	case source == nil:
-		w.saveErr(i, &OpError{Op: opAMRecv.String(), Err: r.err})
+		w.slab.saveErr(i, &OpError{Op: opAMRecv.String(), Err: r.err})
 		w.end(i, r.status)
 	default:
 		w.am.retainer.removeRndv(r)
-		w.requestData(source, i, id, uint64(r.n))
+		source.requestData(i, id, uint64(r.n))
 	}
 	w.am.retainer.recycle(r)
 	return req
@@ -209,7 +209,7 @@ func (k RetainedAM) Refuse(reason error) {
 			text = reason.Error()
 		}
 		w.am.retainer.removeRndv(r)
-		w.reject(rx, r.storage.id, ucs.Rejected, text)
+		rx.reject(r.storage.id, ucs.Rejected, text)
 	}
 	w.am.retainer.recycle(r)
 }
@@ -221,7 +221,7 @@ func (k RetainedAM) claim() bool {
 		return true
 	}
 	k.r.w.am.retainer.doubleReleases.Add(1)
-	k.r.w.signal() // the owner adds it to the counter
+	k.r.w.polling.signal() // the owner adds it to the counter
 	return false
 }
 
@@ -275,23 +275,6 @@ func (a *retainer) failRndvs(rx *rxConn, reason error) {
 	}
 }
 
-// rejectRndvs rejects the retained messages and those to be fetched, because the
-// worker closes.
-func (w *thread) rejectRndvs() {
-	for w.am.retainer.rndvs != nil {
-		r := w.am.retainer.rndvs
-		rx, id := r.storage.rx, r.storage.id
-		w.am.retainer.removeRndv(r)
-		r.err, r.status = ErrClosed, ucs.Closed
-		w.reject(rx, id, ucs.Rejected, "its worker closes")
-	}
-	for len(w.am.prefetch.queued) > 0 {
-		a := w.am.prefetch.queued[0]
-		w.dropPrefetches(a.rx, a.id, false)
-		w.reject(a.rx, a.id, ucs.Rejected, "its worker closes")
-	}
-}
-
 // queueReleased passes r, which was released, to the owner. It wakes a sleeping owner only if
 // the transport or a sender waits for the release.
 //
@@ -308,7 +291,7 @@ func (a *retainer) queueReleased(r *retainedMsg) {
 		}
 	}
 	if wake {
-		a.w.signal()
+		a.w.polling.signal()
 	}
 }
 
@@ -366,7 +349,7 @@ func (a *retainer) recycle(r *retainedMsg) {
 		if rx := r.storage.rx; rx != nil {
 			id := r.storage.id
 			a.removeRndv(r)
-			a.w.discardRndv(rx, id)
+			rx.discardRndv(id)
 		}
 	default:
 	}

@@ -12,16 +12,16 @@ import (
 // wantsEager reports whether the handler of the active message in s gets the data with
 // the message. If flow control forces a rendezvous, the receiver fetches the data
 // first.
-func (w *thread) wantsEager(s *sendOp) bool {
-	return s.wants&sendRndv == 0 && (s.length <= w.rndvThresh || s.wants&sendEager != 0)
+func (l *lane) wantsEager(s *sendOp) bool {
+	return s.wants&sendRndv == 0 && (s.length <= l.maxEager || s.wants&sendEager != 0)
 }
 
 // usesUserRndv reports whether the active message in s is sent by rendezvous.
-func (w *thread) usesUserRndv(s *sendOp, l *lane) bool {
-	if s.length > maxPrefetch && w.wantsEager(s) {
+func (l *lane) usesUserRndv(s *sendOp) bool {
+	if s.length > maxPrefetch && l.wantsEager(s) {
 		return false
 	}
-	return w.usesRndv(s, l)
+	return l.usesRndv(s)
 }
 
 // sendUserRTS sends the RTS of the active message in slot i.
@@ -34,7 +34,7 @@ func (w *thread) sendUserRTS(i uint32, l *lane) ucs.Status {
 	}
 	s := as[sendOp](&w.slab.slots[i])
 	head := s.hdr
-	if w.wantsEager(s) {
+	if l.wantsEager(s) {
 		head |= wire.WordPrefetch
 	}
 	n := wire.RTSLen + wire.WordHeaderLen(head)
@@ -64,13 +64,13 @@ func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
 	}
 	h := w.am.handler(head)
 	switch {
-	case w.rejecting:
-		w.reject(rx, id, ucs.Rejected, "its worker closes")
+	case w.matching.rejecting:
+		rx.reject(id, ucs.Rejected, "its worker closes")
 	case h == nil:
-		w.unknownAM(AMID(head))
-		w.reject(rx, id, ucs.Rejected, "no handler for this id")
+		w.am.dropUnknown(w, AMID(head))
+		rx.reject(id, ucs.Rejected, "no handler for this id")
 	case head&wire.WordPrefetch != 0:
-		w.queuePrefetch(rx, head, id, n, header)
+		rx.queuePrefetch(head, id, n, header)
 	default:
 		w.dispatchRndv(rx, h, head, id, n, header)
 	}
@@ -84,18 +84,18 @@ func (w *thread) dispatchRndv(rx *rxConn, h AMHandler, head, id, n uint64, heade
 	m.Header, m.Data = header, nil
 	m.storage = amStorage{kind: storageSender, rx: rx, id: id}
 	if head&wire.WordReply != 0 {
-		m.From = w.fromEndpoint(rx)
+		m.From = rx.fromEndpoint()
 	}
 	w.callAM(h)
 	if !m.reset() {
-		w.discardRndv(rx, id)
+		rx.discardRndv(id)
 	}
 }
 
 // discardRndv completes an announced message at its sender without transferring the data
 // and without an error. It sends an RTR for 0 bytes.
-func (w *thread) discardRndv(rx *rxConn, id uint64) {
-	w.reply(rx, control{id: wire.RTR, hdr: id, n: wire.RTRLen})
+func (rx *rxConn) discardRndv(id uint64) {
+	rx.reply(control{id: wire.RTR, hdr: id, n: wire.RTRLen})
 }
 
 // A peer under flow control (flow_control.go) sends all active messages by rendezvous, also
@@ -140,7 +140,8 @@ type activePrefetch struct {
 }
 
 // queuePrefetch queues a message of s to be fetched and then handled.
-func (w *thread) queuePrefetch(rx *rxConn, head, id, n uint64, header []byte) {
+func (rx *rxConn) queuePrefetch(head, id, n uint64, header []byte) {
+	w := rx.w
 	a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
 	if len(header) > 0 {
 		a.header = w.allocBudgeted(len(header))
@@ -174,7 +175,7 @@ func (w *thread) prefetchNext() {
 		w.slab.bufs[f.slot] = b[h:]
 		q.active = append(q.active, f)
 		q.activeBytes += a.n
-		w.requestData(a.rx, f.slot, a.id, a.n)
+		a.rx.requestData(f.slot, a.id, a.n)
 	}
 	q.busy = false
 }
@@ -208,7 +209,8 @@ func (w *thread) prefetchDone(i uint32, st ucs.Status) bool {
 // dropPrefetches removes the message that s announced as id, if its data has not been
 // requested. With every it removes all such messages of s. It reports whether it
 // removed any.
-func (w *thread) dropPrefetches(rx *rxConn, id uint64, all bool) bool {
+func (rx *rxConn) dropPrefetches(id uint64, all bool) bool {
+	w := rx.w
 	q := &w.am.prefetch
 	n := len(q.queued)
 	q.queued = slices.DeleteFunc(q.queued, func(a queuedPrefetch) bool {

@@ -60,7 +60,8 @@ func (w *thread) amSend(e Endpoint, m amMessage) Request {
 		return w.refuse(opAMSend, e, ucs.TooLong)
 	}
 	word := wire.UserWord(uint16(m.id), len(m.header), m.flags&WantReply != 0)
-	if l.fitsBcopy(m) && w.msgWantsEager(m) {
+	eager := m.flags&ForceRendezvous == 0 && (uint64(len(m.data)) <= l.maxEager || m.flags&ForceEager != 0)
+	if eager && l.fitsBcopy(m) {
 		if w.sendWhole(l, word, m.header, m.data) == ucs.OK {
 			return Request{}
 		}
@@ -83,11 +84,6 @@ func (w *thread) amSend(e Endpoint, m amMessage) Request {
 // fitsBcopy reports whether the lane sends m as one bcopy message now.
 func (l *lane) fitsBcopy(m amMessage) bool {
 	return l.maxShort >= 0 && len(m.header)+len(m.data) <= l.maxBcopy && !l.zcopy.fits(len(m.header), len(m.data))
-}
-
-// msgWantsEager reports whether m is sent eagerly, by its length and flags.
-func (w *thread) msgWantsEager(m amMessage) bool {
-	return m.flags&ForceRendezvous == 0 && (uint64(len(m.data)) <= w.rndvThresh || m.flags&ForceEager != 0)
 }
 
 // saveHeader copies the header beside slot i, because the caller may reuse it after the
@@ -138,7 +134,7 @@ func (w *thread) resumeAMSend(i uint32) ucs.Status {
 	case s.phase == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0: // the first fragment was sent
-	case w.usesUserRndv(s, l):
+	case l.usesUserRndv(s):
 		return w.sendUserRTS(i, l)
 	case l.zcopy.fits(wire.WordHeaderLen(s.hdr), int(s.length)):
 		return w.sendZcopy(i, l)
@@ -161,7 +157,7 @@ func (w *thread) sendUserFirst(i uint32, l *lane) ucs.Status {
 	}
 	binary.LittleEndian.PutUint64(b, s.length)
 	h := wire.FirstHeaderLen + copy(b[wire.FirstHeaderLen:], w.savedHeader(i))
-	k := w.fill(b[h:], i)
+	k := w.slab.fill(b[h:], i)
 	l.ep.CommitAM(h + k)
 	w.begun(s, l, k)
 	return ucs.OK

@@ -29,12 +29,12 @@ func (w *thread) cancelSend(i uint32) {
 // message is lost.
 func (w *thread) cancelRecv(i uint32) {
 	s := as[recvOp](&w.slab.slots[i])
-	if s.op == opTagRecv && w.posted.Remove(i) {
+	if s.op == opTagRecv && w.matching.posted.Remove(i) {
 		w.end(i, ucs.Canceled)
 		return
 	}
 	if s.requested() {
-		w.reject(w.rxConns[s.rx], s.senderID, ucs.Canceled, "its receive was canceled")
+		w.rxConns[s.rx].reject(s.senderID, ucs.Canceled, "its receive was canceled")
 		w.completeFetch(i, ucs.Canceled)
 		return
 	}
@@ -103,25 +103,13 @@ func (w *thread) resumeCancelFrag(i uint32) ucs.Status {
 	return l.ep.AMShort(wire.Next, uint64(s.number), nil)
 }
 
-// abort fails the operations of endpoint k that have not completed.
+// abort fails the operations of endpoint k that have not completed, with reason. Those whose
+// buffer a transport or the peer uses get the status and complete when that use ends. A
+// matched receive completes with its message.
 func (w *thread) abort(k uint32, reason error) {
 	lane := w.eps[k].lane
 	noCredit := w.lanes[lane].is(slowNoCredit)
 	w.lanes[lane].setSlow(slowNoCredit, false) // what waits behind the endpoint's sends belongs to the endpoint too
-	w.abortAll(k, reason)
-	w.lanes[lane].setSlow(slowNoCredit, noCredit)
-	w.resumeOnCredit(lane)
-	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.lanes[i].next {
-		if w.lanes[i].flushes > 0 {
-			w.resumeFlushes(i) // a flush of the worker may have waited behind a send of the endpoint
-		}
-	}
-}
-
-// abortAll fails the operations of endpoint k with reason. Those whose buffer a transport
-// or the peer uses get the status and complete when that use ends. A matched receive
-// completes with its message.
-func (w *thread) abortAll(k uint32, reason error) {
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
 		s := &w.slab.slots[i]
 		if s.state != slotLive || s.ep != k {
@@ -137,7 +125,7 @@ func (w *thread) abortAll(k uint32, reason error) {
 			w.slab.release(i)
 			continue
 		}
-		if s.op == opTagRecv && !w.posted.Remove(i) {
+		if s.op == opTagRecv && !w.matching.posted.Remove(i) {
 			continue // matched: its message will soon be complete
 		}
 		s.status = ucs.Canceled
@@ -147,7 +135,14 @@ func (w *thread) abortAll(k uint32, reason error) {
 		if s.op.sends() {
 			w.notifyCancel(i)
 		}
-		w.saveErr(i, &OpError{Op: w.slab.slots[i].op.String(), Peer: w.peerName(k), Lane: w.laneName(w.slab.slots[i].lane), Err: reason})
+		w.slab.saveErr(i, &OpError{Op: w.slab.slots[i].op.String(), Peer: w.peerName(k), Lane: w.laneName(w.slab.slots[i].lane), Err: reason})
 		w.end(i, ucs.Canceled)
+	}
+	w.lanes[lane].setSlow(slowNoCredit, noCredit)
+	w.resumeOnCredit(lane)
+	for i := w.laneOf[w.eps[k].peer]; i != 0; i = w.lanes[i].next {
+		if w.lanes[i].flushes > 0 {
+			w.resumeFlushes(i) // a flush of the worker may have waited behind a send of the endpoint
+		}
 	}
 }

@@ -1,16 +1,19 @@
 package ucp
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/ucs/stats/live"
 	"github.com/goucx/goucx/uct"
@@ -81,7 +84,7 @@ func Open(c Config) (*Context, error) {
 		return nil, fmt.Errorf("open context: %w", err)
 	}
 	x := &Context{
-		id: newContextID(), features: c.Features, settings: set, log: c.Log, closeTimeout: c.CloseTimeout,
+		id: wireup.ContextID{Process: platform.ProcessID(), Context: contextSeq.Add(1)}, features: c.Features, settings: set, log: c.Log, closeTimeout: c.CloseTimeout,
 		owned: make(map[io.Closer]struct{}),
 	}
 	if x.features == 0 {
@@ -100,7 +103,20 @@ func Open(c Config) (*Context, error) {
 	go func() { _ = shmem.RegisterPrivate() }() // slow in the kernel; workers need it
 	go func() { _ = shmem.RegisterGlobal() }()
 	for _, p := range c.Providers {
-		x.openDomains(p)
+		if use, reason := x.selection.Transport(p.Name()); use != wireup.UseAll {
+			x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Reason: reason})
+			continue
+		}
+		infos, refused := p.Domains(x.settings)
+		x.refused = append(x.refused, refused...)
+		for _, i := range infos {
+			d, err := p.OpenDomain(i, uct.DomainConfig{Settings: x.settings, Log: x.log})
+			if err != nil {
+				x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Device: i.Name, Reason: err.Error()})
+				continue
+			}
+			x.domains = append(x.domains, openDomain{d, i})
+		}
 	}
 	if len(x.domains) == 0 {
 		return nil, fmt.Errorf("open context: no transport works here%s: %w", reasons(x.refused), ErrUnsupported)
@@ -142,24 +158,6 @@ func (c *Config) load() (*config.Set, error) {
 	return set, errors.Join(errs...)
 }
 
-// openDomains opens the usable domains of one provider.
-func (x *Context) openDomains(p uct.Component) {
-	if use, reason := x.selection.Transport(p.Name()); use != wireup.UseAll {
-		x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Reason: reason})
-		return
-	}
-	infos, refused := p.Domains(x.settings)
-	x.refused = append(x.refused, refused...)
-	for _, i := range infos {
-		d, err := p.OpenDomain(i, uct.DomainConfig{Settings: x.settings, Log: x.log})
-		if err != nil {
-			x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Device: i.Name, Reason: err.Error()})
-			continue
-		}
-		x.domains = append(x.domains, openDomain{d, i})
-	}
-}
-
 // openedDomains returns the domains, ErrClosed after Close.
 func (x *Context) openedDomains() ([]openDomain, error) {
 	x.mu.Lock()
@@ -196,9 +194,25 @@ func (x *Context) disown(c io.Closer) {
 // return stays open, and so do memory and domains; the error reports it. Close is
 // idempotent.
 func (x *Context) Close() error {
-	stuck, err := x.stuckWorkers()
-	if err != nil {
-		return fmt.Errorf("close context: %w", err)
+	var all []*Worker
+	x.mu.Lock()
+	for c := range x.owned {
+		if w, ok := c.(*Worker); ok {
+			all = append(all, w)
+		}
+	}
+	x.mu.Unlock()
+	stuck := make(map[*Worker]error) // those that must stay open, with the reason
+	for _, w := range all {
+		w.t.lock()
+		err := w.mayClose()
+		w.t.unlock()
+		switch {
+		case errors.Is(err, errInHandler):
+			return fmt.Errorf("close context: %w", err)
+		case err != nil:
+			stuck[w] = fmt.Errorf("close worker: %w", err)
+		}
 	}
 	x.mu.Lock()
 	x.closed = true
@@ -220,7 +234,9 @@ func (x *Context) Close() error {
 	}
 	x.mu.Unlock()
 	flushBeforeClose(workers, x.closeTimeout)
-	errs = append(errs, x.unpublishStats())
+	if x.liveStats != nil {
+		errs = append(errs, x.liveStats.Close())
+	}
 	for _, w := range workers {
 		errs = append(errs, w.Close())
 	}
@@ -237,3 +253,12 @@ func (x *Context) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// workerSeq counts the workers of the process.
+var workerSeq atomic.Uint32
+
+// contextSeq counts the contexts of the process.
+var contextSeq atomic.Uint32
+
+// shortID returns the name of a worker in errors.
+func shortID(u uct.UUID) string { return hex.EncodeToString(u[:4]) }

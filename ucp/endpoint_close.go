@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/wireup"
 )
 
@@ -28,28 +30,28 @@ func (e Endpoint) Close() error {
 	if k == 0 {
 		return nil
 	}
-	var err error
-	if alive {
-		r := e.Flush()
-		if w.closeAfterFlush(r, e) {
-			return nil
-		}
-		_, err = w.waitBounded(r)
-		if errors.Is(err, ErrPeerFailed) && errors.Is(w.awaitFailure(e), errDisconnected) {
+	if !alive {
+		return e.closeNow(ErrClosed)
+	}
+	r := e.Flush()
+	w.lock()
+	handling := w.mayWait() != nil
+	w.unlock()
+	if handling && r.Notify(w.am.closeEndpoint, e.id) {
+		return nil // a handler cannot wait: e is closed when r completes
+	}
+	_, err := r.waitBounded()
+	if errors.Is(err, ErrPeerFailed) {
+		// A transport may refuse operations before it reports the failure. The report has
+		// the reason; on a timeout there is none.
+		ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+		defer cancel()
+		_ = w.waitUntil(ctx, func() bool { return e.Info().Err != nil })
+		if errors.Is(e.Info().Err, errDisconnected) {
 			err = nil
 		}
 	}
 	return errors.Join(err, e.closeNow(ErrClosed))
-}
-
-// awaitFailure returns why e failed, after one of its operations has failed. It waits for
-// the transport's report, since a transport may refuse operations before it reports the
-// failure.
-func (w *thread) awaitFailure(e Endpoint) error {
-	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
-	defer cancel()
-	_ = w.waitUntil(ctx, func() bool { return e.Info().Err != nil }) // on a timeout there is no reason
-	return e.Info().Err
 }
 
 // Abort closes the endpoint immediately. Its requests complete with ErrCanceled, which
@@ -72,47 +74,46 @@ func (e Endpoint) Abort(cause error) {
 // closeNow completes the requests of e with reason and frees it.
 func (e Endpoint) closeNow(reason error) error {
 	w := e.t
+	var owned []io.Closer
+	w.lock()
+	if k := w.endpoint(e); k != 0 && w.cold[k] != nil {
+		owned = slices.Collect(maps.Keys(w.cold[k].owned))
+	}
+	w.unlock()
 	var errs []error
-	for _, c := range w.ownedBy(e) {
+	for _, c := range owned {
 		errs = append(errs, c.Close())
 	}
-	e.t.lock()
+	w.lock()
 	if k := w.endpoint(e); k != 0 {
-		if w.eps[k].touched {
+		if w.eps[k].state != epIdle {
 			w.abort(k, reason)
 			w.detach(k)
 		}
 		w.freeEndpoint(k)
 	}
-	e.t.unlock()
-	return errors.Join(append(errs, e.awaitFailureCall())...)
-}
-
-// ownedBy returns the resources that are closed with e.
-func (w *thread) ownedBy(e Endpoint) (cs []io.Closer) {
-	w.lock()
-	defer w.unlock()
-	if k := w.endpoint(e); k != 0 && w.cold[k] != nil {
-		for c := range w.cold[k].owned {
-			cs = append(cs, c)
-		}
+	// OnFailure of e is called before closeNow returns, if the call was pending. Inside a callback
+	// it follows that callback. With ThreadMulti the goroutine that progresses makes the call.
+	due := w.callbacks.failureDue(e) && w.outsideCallbacks() == nil
+	if due && !w.am.multi {
+		w.runCallbacks()
+		due = false
 	}
-	return cs
-}
-
-// own registers c to be closed with endpoint k, unless disown removes it before.
-func (w *thread) own(k uint32, c io.Closer) {
-	o := w.coldOf(k)
-	if o.owned == nil {
-		o.owned = make(map[io.Closer]struct{})
+	w.unlock()
+	if !due {
+		return errors.Join(errs...)
 	}
-	o.owned[c] = struct{}{}
-}
-
-func (w *thread) disown(k uint32, c io.Closer) {
-	if o := w.cold[k]; o != nil {
-		delete(o.owned, c)
+	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+	defer cancel()
+	err := w.waitUntil(ctx, func() bool {
+		w.lock()
+		defer w.unlock()
+		return !w.callbacks.failureDue(e)
+	})
+	if ctx.Err() != nil && err != nil { // otherwise the worker is closed; its Close makes the call
+		errs = append(errs, fmt.Errorf("close: %w", errCallbackRuns))
 	}
+	return errors.Join(errs...)
 }
 
 // detach removes endpoint k from all slots. Completed operations keep their error until
@@ -124,13 +125,12 @@ func (w *thread) detach(k uint32) {
 			continue
 		}
 		if s.state != slotLive && s.status != ucs.OK {
-			w.saveErr(i, w.slotErr(i))
+			w.slab.saveErr(i, w.slotErr(i))
 			if s.flags&flagHasResult == 0 {
 				w.slab.addUnclaimed(i)
 			}
 		}
 		w.clearPending(i)
-		s = &w.slab.slots[i]
 		if s.ep = 0; !s.exposes() {
 			s.lane = 0 // otherwise the lane stays open until the peer has read
 		}
@@ -146,6 +146,7 @@ func (w *thread) freeEndpoint(k uint32) {
 	}
 	delete(w.cold, k)
 	peer := s.peer
+	s.enter(epFree)
 	*s = epSlot{gen: s.gen + 1, peer: wireup.PeerID(w.epFree)}
 	w.epFree = k
 	if lane != 0 {
@@ -169,7 +170,19 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 		for _, w := range ws {
 			n += w.Progress()
 		}
-		p.among(ws, n)
+		p.n++
+		p.did += uint32(n)
+		if p.n < ctxPasses {
+			continue
+		}
+		if p.n = 0; p.count() < spinPasses {
+			continue
+		}
+		if w := ws[0]; w.t.polling.sleeper.set != nil {
+			w.t.polling.sleepBriefly(w.t.am.multi)
+		} else {
+			cpu.Yield()
+		}
 	}
 	for i, w := range ws {
 		err := rs[i].Err()
@@ -190,10 +203,15 @@ func (w *Worker) closeEndpoints() error {
 	flushed, err := w.flushed, w.flushErr
 	w.t.unlock()
 	if !flushed {
-		_, err = w.t.waitBounded(w.t.flushAlive())
+		_, err = w.t.flushAlive().waitBounded()
 	}
 	w.t.lock()
-	if !errors.Is(err, ErrPeerFailed) || !w.closedInOrder() {
+	// Operations that a peer did not accept are not an error of this side if the peer has
+	// closed the connection in order. Lanes used for replies only, which just the flush
+	// references, do not count: a peer that failed needs no replies.
+	if !errors.Is(err, ErrPeerFailed) || slices.ContainsFunc(w.t.lanes, func(l lane) bool {
+		return l.closeFlushed && l.refs > 1 && l.state == laneFailed && !errors.Is(l.err, errDisconnected)
+	}) {
 		errs = append(errs, err)
 	}
 	var owned []io.Closer
@@ -216,19 +234,12 @@ func (w *Worker) closeEndpoints() error {
 	}
 	for k := range w.t.eps {
 		w.t.eps[k].gen++
-		w.t.eps[k].lane, w.t.eps[k].inUse = 0, false
+		if w.t.eps[k].state != epFree {
+			w.t.eps[k].enter(epFree)
+		}
+		w.t.eps[k].lane = 0
 	}
 	return errors.Join(errs...)
-}
-
-// closedInOrder reports whether all peers that failed since closeEndpoints have closed
-// the connection in order. Operations that such a peer did not accept are not an error
-// of this side. Lanes used for replies only, which just the flush references, do not
-// count: a peer that failed needs no replies.
-func (w *Worker) closedInOrder() bool {
-	return !slices.ContainsFunc(w.t.lanes, func(l lane) bool {
-		return l.closeFlushed && l.refs > 1 && l.state == laneFailed && !errors.Is(l.err, errDisconnected)
-	})
 }
 
 // endAll completes every live operation of the worker with st.
@@ -238,7 +249,7 @@ func (w *thread) endAll(st ucs.Status) {
 	}
 	for _, wi := range w.ifaces {
 		for _, rx := range wi.rxConns {
-			w.dropPartial(rx, st)
+			rx.dropPartial(st)
 		}
 	}
 	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
@@ -257,7 +268,7 @@ func (w *thread) endAll(st ucs.Status) {
 			continue
 		}
 		if s.op == opTagRecv {
-			w.posted.Remove(i)
+			w.matching.posted.Remove(i)
 		}
 		w.end(i, st)
 	}

@@ -20,7 +20,7 @@ import (
 //     stalled until every lane has flushed what was posted before (fenceMulti).
 //
 // A fence behind pending operations waits in the pending queue itself. A lane that is
-// opened after a fence obeys it too: fenceNewLane fences it together with the older lanes.
+// opened after a fence obeys it too: openLane fences it together with the older lanes.
 
 // fenceOp is the slot of a fence, or of its part on a lane.
 type fenceOp struct {
@@ -66,29 +66,12 @@ func (w *thread) fencePeer(ep, i uint32) {
 		return
 	}
 	l.fenced = true
-	w.fence(ep, i)
-}
-
-// fenceNewLane applies the earlier fences of the other lanes to peer to a lane that was
-// just opened.
-func (w *thread) fenceNewLane(peer wireup.PeerID) {
-	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
-		if w.lanes[i].fenced {
-			w.fenceMulti(peer)
-			return
-		}
-	}
-}
-
-// fence posts a fence on the lane. Behind pending operations it becomes pending as
-// well.
-func (w *thread) fence(ep, lane uint32) {
-	i := w.slab.alloc(opFence)
-	s := as[fenceOp](&w.slab.slots[i])
-	s.ep, s.lane = ep, lane
+	f := w.slab.alloc(opFence)
+	s := as[fenceOp](&w.slab.slots[f])
+	s.ep, s.lane = ep, i
 	s.flags = flagReported // the operations after it report the failure
-	if st := w.try(i); st != ucs.InProgress {
-		w.end(i, st)
+	if st := w.try(f); st != ucs.InProgress {
+		w.end(f, st)
 	}
 }
 
@@ -106,25 +89,54 @@ func (w *thread) fenceEnded(i uint32, _ ucs.Status) bool {
 	return true
 }
 
+// resumeFence posts a fence on its lane. A part of a fence over several lanes starts the
+// flush of its lane.
 func (w *thread) resumeFence(i uint32) ucs.Status {
-	l := &w.lanes[w.slab.slots[i].lane]
-	if st := w.checkOrder(l); st != ucs.OK {
+	part := as[fenceOp](&w.slab.slots[i])
+	lane, f := part.lane, part.parent
+	l := &w.lanes[lane]
+	if st := l.checkOrder(w.resuming); st != ucs.OK {
 		return st
 	}
-	if w.slab.slots[i].flags&flagChild != 0 {
-		return w.resumeFencePart(i)
+	if part.flags&flagChild == 0 {
+		if st := l.ep.Fence(); st != ucs.OK || !l.emul.canOvertake() {
+			return st
+		}
+		// The device of the peer must not overtake emulated operations, which the
+		// peer's worker carries out.
+		if st := l.emul.sync(0); st != ucs.InProgress {
+			return st
+		}
+		l.emul.stallUntil = l.emul.sent
+		w.stallLane(lane)
+		return ucs.OK
 	}
-	if st := l.ep.Fence(); st != ucs.OK || !l.emul.canOvertake() {
+
+	if st := l.ep.Fence(); st != ucs.OK {
 		return st
 	}
-	// The device of the peer must not overtake emulated operations, which the
-	// peer's worker carries out.
-	if st := l.emul.sync(0); st != ucs.InProgress {
+	if l.emul != nil && l.emul.handled < l.emul.sent && part.synced == 0 {
+		ack := w.slab.fencePart(f, lane) // it completes with the acknowledgment
+		if st := l.emul.sync(w.slab.token(ack)); st != ucs.InProgress {
+			w.slab.release(ack)
+			w.slab.slots[f].parts--
+			return st
+		}
+		as[fenceOp](&w.slab.slots[i]).synced = 1
+	}
+	st := l.ep.Flush(uct.FlushRemote, w.slab.token(i))
+	if st != ucs.OK && st != ucs.InProgress {
 		return st
 	}
-	l.emul.stallUntil = l.emul.sent
-	w.stallLane(w.slab.slots[i].lane)
-	return ucs.OK
+	if l.emul.canOvertake() {
+		l.emul.stallUntil = l.emul.sent
+		w.stallLane(lane)
+	}
+	if w.slab.slots[i].flags&flagPending != 0 && w.slab.slots[f].parts > 1 {
+		w.emulLane(lane).fence = f // fenceMulti has returned already and stalled the other lanes
+		w.stallLane(lane)
+	}
+	return st
 }
 
 // canOvertake reports whether operations of the transport could overtake outstanding
@@ -148,7 +160,7 @@ func (w *thread) fenceMulti(peer wireup.PeerID) {
 			continue
 		}
 		w.lanes[i].fenced = true
-		part := w.fencePart(f, i)
+		part := w.slab.fencePart(f, i)
 		switch st := w.try(part); {
 		case st != ucs.InProgress:
 			w.end(part, st)
@@ -159,57 +171,21 @@ func (w *thread) fenceMulti(peer wireup.PeerID) {
 	}
 	if w.slab.slots[f].parts > 1 {
 		for _, i := range w.fenced {
-			w.stallForFence(f, i)
+			w.emulLane(i).fence = f
+			w.stallLane(i)
 		}
 	}
 	w.fencePartDone(f)
 }
 
 // fencePart returns the slot of a new part of f on the lane.
-func (w *thread) fencePart(f, lane uint32) uint32 {
-	i := w.slab.alloc(opFence)
-	s := as[fenceOp](&w.slab.slots[i])
+func (b *slab) fencePart(f, lane uint32) uint32 {
+	i := b.alloc(opFence)
+	s := as[fenceOp](&b.slots[i])
 	s.lane, s.parent = lane, f
 	s.flags = flagChild | flagReported
-	w.slab.slots[f].parts++
+	b.slots[f].parts++
 	return i
-}
-
-// resumeFencePart starts the flush of the lane of the part in slot i.
-func (w *thread) resumeFencePart(i uint32) ucs.Status {
-	part := as[fenceOp](&w.slab.slots[i])
-	lane, f := part.lane, part.parent
-	l := &w.lanes[lane]
-	if st := l.ep.Fence(); st != ucs.OK {
-		return st
-	}
-	if l.emul != nil && l.emul.handled < l.emul.sent && part.synced == 0 {
-		ack := w.fencePart(f, lane) // it completes with the acknowledgment
-		if st := l.emul.sync(w.slab.token(ack)); st != ucs.InProgress {
-			w.slab.release(ack)
-			w.slab.slots[f].parts--
-			return st
-		}
-		as[fenceOp](&w.slab.slots[i]).synced = 1
-	}
-	st := l.ep.Flush(uct.FlushRemote, w.slab.token(i))
-	if st != ucs.OK && st != ucs.InProgress {
-		return st
-	}
-	if l.emul.canOvertake() {
-		l.emul.stallUntil = l.emul.sent
-		w.stallLane(lane)
-	}
-	if w.slab.slots[i].flags&flagPending != 0 && w.slab.slots[f].parts > 1 {
-		w.stallForFence(f, lane) // fenceMulti has returned already and stalled the other lanes
-	}
-	return st
-}
-
-// stallForFence stalls the lane until fence f completes.
-func (w *thread) stallForFence(f, lane uint32) {
-	w.emulLane(lane).fence = f
-	w.stallLane(lane)
 }
 
 // fencePartDone counts a completed part of f. The last one resumes all lanes.
@@ -231,14 +207,5 @@ func (w *thread) fencePartDone(f uint32) {
 	}
 	for _, i := range stalled {
 		w.tryResumeLane(i)
-	}
-}
-
-// endFences completes the parts of fences on a lane that closes.
-func (w *thread) endFences(lane uint32) {
-	for i := uint32(1); w.fences > 0 && int(i) < len(w.slab.slots); i++ {
-		if s := &w.slab.slots[i]; s.op == opFence && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
-			w.end(i, ucs.Canceled)
-		}
 	}
 }

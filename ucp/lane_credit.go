@@ -65,7 +65,8 @@ func (w *thread) releaseSend(i uint32) {
 	}
 	s.phase = phaseNew
 	if was == phaseExposed {
-		w.unexpose(i)
+		w.slab.detachMem(i)
+		w.lanes[lane].unuse()
 	}
 	w.slab.unlink(&w.lanes[lane].unacked, i)
 	if was == phaseMatch || was == phaseRTS {
@@ -90,7 +91,7 @@ func (w *thread) resumeFlushes(lane uint32) {
 	for i := w.lanes[lane].unacked.head; i != 0; {
 		s := &w.slab.slots[i]
 		next := s.next
-		if f := as[flushOp](s); s.op == opFlush && f.stage == flushBehindSends && !w.precedes(lane, i) {
+		if f := as[flushOp](s); s.op == opFlush && f.stage == flushBehindSends && !w.slab.precedes(w.lanes[lane].unacked, i) {
 			f.stage = flushReady
 			if st := w.try(i); st != ucs.InProgress {
 				w.end(i, st)
@@ -103,10 +104,10 @@ func (w *thread) resumeFlushes(lane uint32) {
 // precedes reports whether an operation that flush i has to wait for is before it in
 // lane.unacked. If the flush is not in the queue, it looks at the whole queue. It waits for
 // sends, and for flushes posted earlier, which must not complete later.
-func (w *thread) precedes(lane, i uint32) bool {
-	ep := w.slab.slots[i].ep
-	for k := w.lanes[lane].unacked.head; k != i && k != 0; k = w.slab.slots[k].next {
-		if ep == 0 || w.slab.slots[k].ep == ep {
+func (b *slab) precedes(unacked chain, i uint32) bool {
+	ep := b.slots[i].ep
+	for k := unacked.head; k != i && k != 0; k = b.slots[k].next {
+		if ep == 0 || b.slots[k].ep == ep {
 			return true
 		}
 	}

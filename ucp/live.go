@@ -1,12 +1,14 @@
 package ucp
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/goucx/goucx/config"
@@ -58,14 +60,6 @@ func (x *Context) publishStats() error {
 	return nil
 }
 
-// unpublishStats ends the publication that offer started.
-func (x *Context) unpublishStats() error {
-	if x.liveStats == nil {
-		return nil
-	}
-	return x.liveStats.Close()
-}
-
 // statsPage returns the page that the context publishes. It runs on the goroutine of the
 // live.Serve. It waits for no lock that a worker's owner holds for long.
 func (x *Context) statsPage() *live.Page {
@@ -86,18 +80,7 @@ func (x *Context) statsPage() *live.Page {
 	}
 	limit := time.NewTimer(freshLimit)
 	defer limit.Stop()
-	workers := x.displayedWorkers()
-	for _, w := range workers {
-		w.t.show.request(&w.t)
-	}
-	for _, w := range workers {
-		p.Workers = append(p.Workers, w.t.show.snapshot(&w.t, limit))
-	}
-	return p
-}
-
-// displayedWorkers returns the workers that have a display, sorted by name.
-func (x *Context) displayedWorkers() (ws []*Worker) {
+	var ws []*Worker // those with a display, by name
 	x.mu.Lock()
 	for c := range x.owned {
 		if w, ok := c.(*Worker); ok && w.t.show != nil {
@@ -106,7 +89,13 @@ func (x *Context) displayedWorkers() (ws []*Worker) {
 	}
 	x.mu.Unlock()
 	slices.SortFunc(ws, func(a, b *Worker) int { return strings.Compare(shortID(a.t.id), shortID(b.t.id)) })
-	return ws
+	for _, w := range ws {
+		w.t.show.request(&w.t)
+	}
+	for _, w := range ws {
+		p.Workers = append(p.Workers, w.t.show.snapshot(&w.t, limit))
+	}
+	return p
 }
 
 // String returns the name that UCX's tools use.
@@ -120,5 +109,287 @@ func (m ThreadMode) String() string {
 		return "single"
 	default:
 		return fmt.Sprintf("thread mode %d", uint8(m))
+	}
+}
+
+// When a worker publishes a summary that no reader requested.
+const (
+	summaryInterval = ucs.Time(100 * time.Millisecond)
+	// summaryShare limits the time spent on summaries to 1/displayShare.
+	summaryShare = 50
+)
+
+// display is a worker's part of the live statistics that the program publishes. The
+// goroutine that progresses the worker publishes summaries; so does any goroutine that
+// holds its lock. The context's goroutine reads them and never waits for a lock of the
+// worker.
+type display struct {
+	mode      ThreadMode
+	requested atomic.Bool   // a reader waits; pairs with look and arming
+	armed     atomic.Bool   // the worker has not looked around since it last armed
+	replied   chan struct{} // the owner has seen wanted
+	last      atomic.Pointer[summary]
+
+	next      ucs.Time            // time of the next summary
+	liveSince map[uint64]ucs.Time // requests of the last one, with the time since when they are live
+}
+
+// summary is a published summary. It is immutable.
+type summary struct {
+	at ucs.Time
+	live.Summary
+}
+
+// publishBeforeSleep is look before the owner sleeps or the program waits on EventFD, since the
+// next call of look may be late. With ThreadMulti the reader can take the lock and make
+// the summary itself.
+//
+//go:noinline
+func (d *display) publishBeforeSleep(w *thread) {
+	d.armed.Store(true)
+	if now := ucs.Now(); d.mode != ThreadMulti && (d.requested.Load() || !now.Before(d.next)) {
+		d.publish(w, now)
+	}
+	d.notifyReader()
+}
+
+func (d *display) publish(w *thread, now ucs.Time) {
+	o := inspector{w}
+	d.last.Store(&summary{now, o.summary(d, now)})
+	d.next = now + max(summaryInterval, summaryShare*(ucs.Now()-now))
+}
+
+// notifyReader notifies the reader that the owner has handled its request.
+func (d *display) notifyReader() {
+	if d.requested.Swap(false) {
+		select {
+		case d.replied <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// request requests a new summary, and wakes a sleeping owner.
+func (d *display) request(w *thread) {
+	select {
+	case <-d.replied: // a notification of an earlier request that timed out
+	default:
+	}
+	d.requested.Store(true)
+	w.polling.signal()
+}
+
+// snapshot waits for the owner until limit expires, and returns the last summary.
+func (d *display) snapshot(w *thread, limit *time.Timer) live.Worker {
+	a := live.Worker{Name: shortID(w.id), Mode: d.mode.String(), Responsive: d.wait(limit), Armed: d.armed.Load(), Counters: map[string]uint64{}}
+	if d.mode == ThreadMulti && w.owner.mu.TryLock() {
+		d.publish(w, ucs.Now())
+		w.owner.mu.Unlock()
+	}
+	s := d.last.Load()
+	a.AgeSeconds, a.Summary = ucs.Now().Sub(s.at).Seconds(), s.Summary
+	for _, c := range w.stats.Snapshot() {
+		a.Counters[c.Name] = c.Value
+	}
+	return a
+}
+
+// wait reports whether the owner responded before limit expired.
+func (d *display) wait(limit *time.Timer) bool {
+	select {
+	case <-d.replied:
+		return true
+	case <-limit.C:
+		limit.Reset(0) // for the remaining workers
+	}
+	select {
+	case <-d.replied:
+		return true
+	default:
+		return false
+	}
+}
+
+// inspector describes a thread for humans. It changes nothing.
+type inspector struct{ w *thread }
+
+// maxTold bounds the requests whose age a summary tracks.
+const maxTold = 4096
+
+// summary returns a description of the worker for humans: its endpoints, failed ones first, and
+// the requests that have not completed, in groups, the oldest first. The caller is the
+// worker's owner or holds its lock.
+func (o *inspector) summary(d *display, now ucs.Time) live.Summary {
+	w := o.w
+	s := live.Summary{
+		Unexpected: w.matching.unexpQueue.Len(), UnexpectedBytes: w.matching.budget.used, UnexpectedBudget: w.matching.budget.limit, AllocatedBytes: w.pool.Allocated,
+		Peers: []live.Endpoint{}, Requests: []live.Requests{},
+	}
+	var failed, connected []uint32
+	for k := range w.eps {
+		e := &w.eps[k]
+		if e.state == epFree {
+			continue
+		}
+		s.Endpoints++
+		switch {
+		case e.state == epFailed:
+			s.Failed++
+			failed = append(failed, uint32(k))
+		case e.lane != 0:
+			s.Connected++
+			if len(connected) < live.MaxRows {
+				connected = append(connected, uint32(k))
+			}
+		}
+	}
+	for _, k := range failed[:min(len(failed), live.MaxRows)] {
+		s.Peers = append(s.Peers, o.describeEndpoint(k))
+	}
+	for _, k := range connected[:min(len(connected), live.MaxRows-len(s.Peers))] {
+		s.Peers = append(s.Peers, o.describeEndpoint(k))
+	}
+
+	rows := make(map[requestGroup]*live.Requests)
+	seen := make(map[uint64]ucs.Time)
+	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
+		r := &w.slab.slots[i]
+		if r.state == slotDone && r.flags&flagHasResult != 0 {
+			s.Unread++
+		}
+		// Parts are not listed, except those of a flush, which wait for different things.
+		listed := r.flags&flagChild == 0
+		if r.op == opFlush {
+			listed = !listed || r.parts == 0
+		}
+		if r.state != slotLive || !listed {
+			continue
+		}
+		since := now
+		if id := w.slab.id(i); len(seen) < maxTold {
+			if t, ok := d.liveSince[id]; ok {
+				since = t
+			}
+			seen[id] = since
+		}
+		k := requestGroup{r.op, r.ep, r.lane, o.stateText(i)}
+		row := rows[k]
+		if row == nil {
+			row = &live.Requests{Op: r.op.String(), Peer: w.peerName(r.ep), Lane: w.laneName(r.lane), State: k.state}
+			rows[k] = row
+		}
+		row.Count++
+		switch {
+		case k.state == statePosted:
+			row.Bytes += uint64(len(w.slab.bufs[i]))
+		case r.op.sends():
+			row.Bytes += as[sendOp](r).length
+		case r.op.receives():
+			row.Bytes += as[recvOp](r).length
+		case r.op == opPut || r.op == opGet:
+			row.Bytes += as[rmaOp](r).length
+		}
+		if age := now.Sub(since).Seconds(); row.Count == 1 || age > row.OldestSeconds {
+			row.OldestSeconds, row.Tag = age, o.tagText(i)
+		}
+	}
+	d.liveSince = seen
+	for _, r := range rows {
+		s.Requests = append(s.Requests, *r)
+	}
+	slices.SortFunc(s.Requests, func(a, b live.Requests) int {
+		return cmp.Or(cmp.Compare(b.OldestSeconds, a.OldestSeconds), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.State, b.State))
+	})
+	s.Requests = s.Requests[:min(len(s.Requests), live.MaxRows)]
+	return s
+}
+
+func (o *inspector) describeEndpoint(k uint32) live.Endpoint {
+	e := live.Endpoint{Peer: o.w.peerName(k), State: "connected", Lanes: []live.Lane{}}
+	if o.w.eps[k].status != ucs.OK {
+		e.State = "failed"
+		if c := o.w.cold[k]; c != nil && c.err != nil {
+			e.Error = c.err.Error()
+		}
+	}
+	for n := o.w.laneOf[o.w.eps[k].peer]; n != 0; n = o.w.lanes[n].next {
+		l := &o.w.lanes[n]
+		row := live.Lane{Name: o.w.laneName(n), Pending: l.pending, RndvOnly: l.is(slowRndvOnly)}
+		if l.err != nil {
+			row.Error = l.err.Error()
+		}
+		e.Lanes = append(e.Lanes, row)
+	}
+	return e
+}
+
+// requestGroup is what the requests of one row have in common.
+type requestGroup struct {
+	op    opKind
+	ep    uint32
+	lane  uint32
+	state string
+}
+
+// States of requests in summaries.
+const (
+	statePosted   = "posted"
+	stateWaiting  = "waiting for room"
+	stateNoCredit = "held back"
+	stateMatch    = "not matched"
+	stateRTS      = "announced"
+	stateData     = "sending"
+	stateFetching = "fetching"
+	stateBehind   = "behind sends"
+	stateUnderWay = "under way"
+)
+
+// stateText returns the state of the request in slot i.
+func (o *inspector) stateText(i uint32) string {
+	r := &o.w.slab.slots[i]
+	switch {
+	case r.flags&flagPending != 0 && o.w.lanes[r.lane].is(slowNoCredit) && r.op.sends():
+		return stateNoCredit
+	case r.flags&flagPending != 0 && o.w.lanes[r.lane].is(slowNoCredit) && r.op == opFlush:
+		return stateBehind
+	case r.flags&flagPending != 0:
+		return stateWaiting
+	case r.op == opTagRecv && o.w.matching.posted.Has(i):
+		return statePosted
+	case r.op.receives() && as[recvOp](r).requested():
+		return stateFetching
+	case r.op == opFlush && as[flushOp](r).stage == flushBehindSends:
+		return stateBehind
+	case !r.op.sends():
+		return stateUnderWay
+	}
+	switch as[sendOp](r).phase {
+	case phaseMatch:
+		return stateMatch
+	case phaseRTS:
+		return stateRTS
+	case phaseData:
+		return stateData
+	default:
+		return stateUnderWay
+	}
+}
+
+// tagText returns the tag of the request in slot i, "" if it has none.
+func (o *inspector) tagText(i uint32) string {
+	r := &o.w.slab.slots[i]
+	switch {
+	case r.op == opTagRecv && o.w.matching.posted.Has(i):
+		tag, mask := o.w.matching.posted.Pattern(i)
+		if mask != ^uint64(0) {
+			return fmt.Sprintf("%#x/%#x", tag, mask)
+		}
+		return fmt.Sprintf("%#x", tag)
+	case r.op.sends() && r.op != opAMSend:
+		return fmt.Sprintf("%#x", as[sendOp](r).hdr)
+	case r.op == opTagRecv:
+		return fmt.Sprintf("%#x", as[recvOp](r).tag)
+	default:
+		return ""
 	}
 }

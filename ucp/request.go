@@ -58,7 +58,7 @@ func (r Request) Err() error {
 	}
 	r.t.lock()
 	defer r.t.unlock()
-	_, err := r.t.look(r.id)
+	_, err := r.look()
 	return err
 }
 
@@ -85,7 +85,9 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 	}
 	w := r.t
 	if r.t.locked {
-		_, ended, err = w.waitShared(ctx, r.id, false)
+		w.owner.lockShared()
+		s := sharedWait{w: w, ctx: ctx, id: r.id}
+		_, ended, err = s.run()
 		return ended, err
 	}
 	i, g := uint32(r.id), uint32(r.id>>32)
@@ -96,10 +98,10 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 			return true, nil
 		}
 		if s.state != slotLive {
-			return w.look(r.id)
+			return r.look()
 		}
 		if err := p.after(ctx, w, w.progress(), r.id); err != nil {
-			if ended, outcome := w.look(r.id); ended { // the last pass completed it
+			if ended, outcome := r.look(); ended { // the last pass completed it
 				return true, outcome
 			}
 			return false, err
@@ -108,9 +110,10 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 }
 
 // look reports whether the operation has completed, and its error.
-func (w *thread) look(id uint64) (ended bool, err error) {
+func (r Request) look() (ended bool, err error) {
+	w, id := r.t, r.id
 	if id&refusedBit != 0 {
-		return true, w.refusal(id)
+		return true, r.refusal()
 	}
 	i := w.slab.find(id)
 	if i == 0 {
@@ -159,7 +162,7 @@ func (r Request) String() string {
 	defer r.t.unlock()
 	w := r.t
 	if r.id&refusedBit != 0 {
-		return "request: " + w.refusal(r.id).Error()
+		return "request: " + r.refusal().Error()
 	}
 	i := w.slab.find(r.id)
 	if i == 0 {
@@ -207,7 +210,7 @@ func (r Request) Finish(ctx context.Context) error {
 		return reason
 	}
 	r.Cancel()
-	ended, err := r.t.waitBounded(r)
+	ended, err := r.waitBounded()
 	switch {
 	case !ended:
 		return fmt.Errorf("%w: %w", ErrBufferExposed, err)

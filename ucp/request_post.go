@@ -125,15 +125,6 @@ func (w *thread) endSlow(i uint32, st ucs.Status) {
 	}
 }
 
-// partEnded counts the completion of one of several parts of the operation in slot i.
-func (w *thread) partEnded(i uint32, st ucs.Status) {
-	s := &w.slab.slots[i]
-	s.parts--
-	if s.status == ucs.OK {
-		s.status = st
-	}
-}
-
 // childEnded counts the completion of the part in slot i with its parent. The last part
 // completes the parent.
 func (w *thread) childEnded(i uint32) {
@@ -142,7 +133,7 @@ func (w *thread) childEnded(i uint32) {
 	s := &w.slab.slots[parent]
 	if c.status != ucs.OK && s.status == ucs.OK {
 		s.status = c.status
-		w.saveErr(parent, w.slotErr(i))
+		w.slab.saveErr(parent, w.slotErr(i))
 	}
 	w.slab.release(i)
 	s.parts--

@@ -52,7 +52,7 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 			return Message{Tag(m.tag), int(m.length)}, nil
 		}
 		if err := p.after(ctx, w, w.progress(), r.id); err != nil {
-			return w.consumeEnded(r.id, err)
+			return r.consumeEnded(err)
 		}
 	}
 }
@@ -61,8 +61,8 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 // Otherwise it returns the reason why the wait stopped.
 //
 //go:noinline
-func (w *thread) consumeEnded(id uint64, reason error) (Message, error) {
-	if m, ended, err := w.tryConsume(id); ended {
+func (r Request) consumeEnded(reason error) (Message, error) {
+	if m, ended, err := r.tryConsume(); ended {
 		return m, err
 	}
 	return Message{}, reason
@@ -76,19 +76,21 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 		return Message{}, ErrStale
 	}
 	w := r.t
-	w.lockShared()
-	if m, ok := w.consumeDone(r.id); ok {
+	w.owner.lockShared()
+	if m, ok := w.slab.consumeDone(r.id); ok {
 		w.unlockShared()
 		return m, nil
 	}
-	m, _, err := w.waitLocked(ctx, r.id, true)
+	s := sharedWait{w, ctx, r.id, true}
+	m, _, err := s.run()
 	return m, err
 }
 
 // tryConsume consumes the result of receive id if it has completed.
-func (w *thread) tryConsume(id uint64) (m Message, ended bool, err error) {
+func (r Request) tryConsume() (m Message, ended bool, err error) {
+	w, id := r.t, r.id
 	if id&refusedBit != 0 {
-		return Message{}, true, w.refusal(id)
+		return Message{}, true, r.refusal()
 	}
 	i := w.slab.find(id)
 	if i == 0 {
@@ -148,7 +150,7 @@ func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 
 func (w *thread) tie(id uint64, e Endpoint) {
 	i := w.slab.find(id)
-	if i == 0 || !w.posted.Has(i) {
+	if i == 0 || !w.matching.posted.Has(i) {
 		return
 	}
 	st := ucs.Closed
@@ -156,10 +158,9 @@ func (w *thread) tie(id uint64, e Endpoint) {
 		st = w.connect(k) // before the tie, since a failure here would also end a tied receive
 		w.slab.slots[i].ep = k
 		w.slab.slots[i].flags |= flagTied
-		w.eps[k].touched = true
 	}
 	if st != ucs.OK {
-		w.posted.Remove(i)
+		w.matching.posted.Remove(i)
 		w.end(i, st)
 	}
 }
@@ -172,7 +173,7 @@ func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 		return m, reason
 	}
 	r.Cancel()
-	if ended, _ := r.t.waitBounded(r.Request); !ended {
+	if ended, _ := r.waitBounded(); !ended {
 		r.detach()
 	}
 	m, err := r.Wait(context.Background())

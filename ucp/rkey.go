@@ -147,7 +147,7 @@ func (r *keyResolver) attach(k *RemoteKey) error {
 			w.emulLane(lane)
 		}
 	}
-	w.own(slot, k)
+	w.cold.own(slot, k)
 	r.release(k)
 	k.openFast()
 	return nil
@@ -273,11 +273,11 @@ func (k *RemoteKey) Close() error {
 	k.closeFast()
 	w := k.t
 	if slot := w.endpoint(k.e); slot != 0 {
-		w.disown(slot, k)
+		w.cold.disown(slot, k)
 	}
 	f := flush{w: w}
 	for _, l := range k.lanes() {
-		if w.keyInUse(l) {
+		if w.slab.keyInUse(l) {
 			f.addLane(l.lane)
 		}
 	}
@@ -313,9 +313,9 @@ func (k *RemoteKey) release() {
 }
 
 // keyInUse reports whether an operation in progress, or a pending one, uses l's key.
-func (w *thread) keyInUse(l *keyLane) bool {
-	for i := range w.slab.slots {
-		s := &w.slab.slots[i]
+func (b *slab) keyInUse(l *keyLane) bool {
+	for i := range b.slots {
+		s := &b.slots[i]
 		if s.transfersBy(l.lane) && l.has(s) {
 			return true
 		}

@@ -174,7 +174,7 @@ func (k *RemoteKey) refuse(op opKind, err error) Request {
 }
 
 // refuseLocked is refuse for a caller that holds the lock. The outcome is an unclaimed
-// completion, so that a flush can report it: see flush_refused.go.
+// completion, so that a flush can report it: see flush.go.
 func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	w := k.t
 	peer := w.peerName(w.endpoint(k.e))
@@ -184,7 +184,7 @@ func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
 	s := as[refusedOp](&w.slab.slots[i])
 	s.endpoint, s.form = k.e.id, formRefused
 	w.unreportedRefusals++
-	w.saveErr(i, &OpError{Op: op.String(), Peer: peer, Err: err})
+	w.slab.saveErr(i, &OpError{Op: op.String(), Peer: peer, Err: err})
 	r := Request{k.t, w.slab.id(i)}
 	w.end(i, ucs.InvalidParam)
 	return r
@@ -223,7 +223,7 @@ const (
 
 	formBounced  rmaForm = 1 << 29 // a word that arrives in a bounce buffer
 	formEmulated rmaForm = 1 << 30 // emulated, by active messages
-	formRefused  rmaForm = 1 << 31 // refused when it was posted: see flush_refused.go
+	formRefused  rmaForm = 1 << 31 // refused when it was posted: see flush.go
 )
 
 // emulated reports whether the operation in s is an emulated put, get or atomic. No device

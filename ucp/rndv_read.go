@@ -145,12 +145,6 @@ func (b *slab) detachMem(i uint32) {
 	}
 }
 
-// unexpose ends the exposure of the memory of the send in slot i.
-func (w *thread) unexpose(i uint32) {
-	w.slab.detachMem(i)
-	w.lanes[w.slab.slots[i].lane].unuse()
-}
-
 // handleRTL receives an RTL. It exposes the memory of the message, or sends its data.
 func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
 	i, recvID, wanted := wi.requestedSend(rx, id, data)
@@ -170,7 +164,7 @@ func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
 }
 
 // expose exposes the first wanted bytes of the message in slot i and sends their key.
-// theirs is the receiver's id. It returns false if that is not possible.
+// recvID is the receiver's id. It returns false if that is not possible.
 func (w *thread) expose(i uint32, recvID, wanted uint64) bool {
 	s := as[sendOp](&w.slab.slots[i])
 	l := &w.lanes[s.lane]
@@ -207,11 +201,12 @@ func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 }
 
 // shouldRead reports whether n bytes of the sender of s should be read from its memory.
-func (w *thread) shouldRead(rx *rxConn, n uint64) bool {
+func (rx *rxConn) shouldRead(n uint64) bool {
+	w := rx.w
 	if n < readMin {
 		return false
 	}
-	lane := w.replyLane(rx)
+	lane := rx.openReplyLane()
 	if lane == 0 {
 		return false
 	}
@@ -237,14 +232,15 @@ func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
 	}
 	r.recv = recvRequested
 	sendID, wanted := r.senderID, min(r.length, uint64(len(w.slab.bufs[i])))
-	if !w.startRead(i, rx, data) {
-		w.reply(rx, control{id: wire.RTR, hdr: sendID, n: wire.RTRLen, a: id, b: wanted})
+	if !rx.startRead(i, data) {
+		rx.reply(control{id: wire.RTR, hdr: sendID, n: wire.RTRLen, a: id, b: wanted})
 	}
 }
 
 // startRead starts to read the data of the receive in slot i from the exposed memory that data
 // describes. It returns false if that is not possible.
-func (w *thread) startRead(i uint32, rx *rxConn, data []byte) bool {
+func (rx *rxConn) startRead(i uint32, data []byte) bool {
+	w := rx.w
 	lane := rx.replyLane
 	if lane == 0 || w.lanes[lane].state == laneFailed {
 		return false
@@ -308,7 +304,7 @@ func (w *thread) readCompleted(c uint32, st ucs.Status) bool {
 		r.recv = recvPosted
 		switch {
 		case st != ucs.OK:
-			w.saveErr(i, &OpError{Op: r.op.String(), Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
+			w.slab.saveErr(i, &OpError{Op: r.op.String(), Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
 		case r.length > uint64(len(w.slab.bufs[i])):
 			w.control(lane, control{id: wire.ReadDone, hdr: r.senderID})
 			st = ucs.Truncated

@@ -18,23 +18,24 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 		wi.protocolError(rx)
 		return
 	}
-	if i := w.posted.Match(tag); i != 0 {
+	if i := w.matching.posted.Match(tag); i != 0 {
 		as[recvOp](&w.slab.slots[i]).tag = tag
-		w.requestData(rx, i, id, n)
+		rx.requestData(i, id, n)
 		return
 	}
-	if w.rejecting {
-		w.reject(rx, id, ucs.Rejected, "its worker closes")
+	if w.matching.rejecting {
+		rx.reject(id, ucs.Rejected, "its worker closes")
 		return
 	}
 	rx.pendingReplies++
-	w.addUnexpected(tag, unexpected{kind: unexpRTS, n: n, id: id, rx: rx.index})
+	w.matching.add(w.count, tag, unexpected{kind: unexpRTS, n: n, id: id, rx: rx.index})
 }
 
 // requestData requests n bytes from the sender of s, which sent an RTS with this id. They go
 // into the buffer of slot i, as far as it is long enough. The receive in slot i completes
 // when they have arrived. It is truncated if n is larger than the buffer.
-func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
+func (rx *rxConn) requestData(i uint32, id, n uint64) {
+	w := rx.w
 	if fault.Enabled {
 		fault.At(fault.RTR)
 	}
@@ -46,11 +47,11 @@ func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
 	w.count.Inc(cntRndvRequested)
 	wanted := min(n, uint64(len(w.slab.bufs[i])))
 	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.id(i), b: wanted}
-	if w.shouldRead(rx, wanted) {
+	if rx.shouldRead(wanted) {
 		ask.id = wire.RTL
 		as[recvOp](&w.slab.slots[i]).recv = recvAwaitsKey
 	}
-	if !w.reply(rx, ask) {
+	if !rx.reply(ask) {
 		w.completeFetch(i, ucs.Unreachable)
 		return
 	}
@@ -99,10 +100,11 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 
 // reject notifies the sender of s that its message with this id will not be
 // received, and why.
-func (w *thread) reject(rx *rxConn, id uint64, st ucs.Status, reason string) {
+func (rx *rxConn) reject(id uint64, st ucs.Status, reason string) {
+	w := rx.w
 	w.count.Inc(cntRejected)
 	reason = reason[:min(len(reason), wire.MaxReason)]
-	w.reply(rx, control{id: wire.Reject, hdr: id, text: append([]byte{byte(st)}, reason...)})
+	rx.reply(control{id: wire.Reject, hdr: id, text: append([]byte{byte(st)}, reason...)})
 }
 
 // handleCancel receives a cancel of the sender. data is wire.CancelRTS or wire.CancelData.
@@ -115,7 +117,7 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 		if i := wi.fetchByID(rx, id); i != 0 {
 			w.completeFetch(i, ucs.Canceled)
 		}
-	case rx.pendingReplies > 0 && w.dropRTS(rx, id):
+	case rx.pendingReplies > 0 && rx.dropRTS(id):
 	case rx.pendingFetches > 0:
 		for i := range w.slab.slots {
 			if r := &w.slab.slots[i]; r.fetchesFrom(rx) && as[recvOp](r).senderID == id {
@@ -134,24 +136,26 @@ func (s *slot) fetchesFrom(src *rxConn) bool {
 
 // dropRTS drops the message of s whose RTS has this id, unless a receive has
 // requested it. It returns false if there is none.
-func (w *thread) dropRTS(rx *rxConn, id uint64) bool {
-	for k := range w.unexpected {
-		if u := &w.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
+func (rx *rxConn) dropRTS(id uint64) bool {
+	w := rx.w
+	for k := range w.matching.unexpected {
+		if u := &w.matching.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
 			w.dropUnexpected(uint32(k), ucs.Canceled)
 			return true
 		}
 	}
-	return w.dropPrefetches(rx, id, false) || w.am.retainer.cancelRndv(rx, id)
+	return rx.dropPrefetches(id, false) || w.am.retainer.cancelRndv(rx, id)
 }
 
 // failRendezvous fails the messages that s announced and the receives that
 // requested data from it.
-func (w *thread) failRendezvous(rx *rxConn, reason error) {
+func (rx *rxConn) failRendezvous(reason error) {
+	w := rx.w
 	if rx.pendingReplies > 0 {
-		w.dropPrefetches(rx, 0, true)
+		rx.dropPrefetches(0, true)
 		w.am.retainer.failRndvs(rx, reason)
-		for k := range w.unexpected {
-			u := &w.unexpected[k]
+		for k := range w.matching.unexpected {
+			u := &w.matching.unexpected[k]
 			if u.rx != rx.index {
 				continue
 			}
@@ -165,19 +169,16 @@ func (w *thread) failRendezvous(rx *rxConn, reason error) {
 			}
 		}
 	}
+	name := ""
+	if rx.peer != 0 {
+		name = shortID(w.peers.UUID(rx.peer))
+	}
 	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.slots); i++ {
 		if r := &w.slab.slots[i]; r.fetchesFrom(rx) {
-			w.saveErr(uint32(i), &OpError{Op: r.op.String(), Peer: w.rxConnName(rx), Err: reason})
+			w.slab.saveErr(uint32(i), &OpError{Op: r.op.String(), Peer: name, Err: reason})
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
-}
-
-func (w *thread) rxConnName(rx *rxConn) string {
-	if rx.peer == 0 {
-		return ""
-	}
-	return shortID(w.peers.UUID(rx.peer))
 }
 
 // idCheck is the result of checking an id that a peer sent. A peer may only name an

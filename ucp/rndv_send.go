@@ -23,14 +23,14 @@ import (
 // sent is a protocol violation (sendByID).
 
 // usesRndv reports whether the message in s is sent by rendezvous.
-func (w *thread) usesRndv(s *sendOp, l *lane) bool {
+func (l *lane) usesRndv(s *sendOp) bool {
 	switch {
 	case l.is(slowRndvOnly) || s.wants&sendRndv != 0:
 		return true
 	case s.wants&sendSync != 0 && int(s.length) > l.maxBcopy-wire.SyncHeaderLen:
 		return true
 	default:
-		return s.length > w.rndvThresh && s.wants&sendEager == 0
+		return s.length > l.maxEager && s.wants&sendEager == 0
 	}
 }
 
@@ -68,7 +68,7 @@ func (w *thread) sendSync(i uint32, l *lane) ucs.Status {
 	id, n := w.slab.id(i), wire.SyncHeaderLen+int(s.length)
 	if n <= min(l.ifaceMaxShort, len(w.scratch)) {
 		binary.LittleEndian.PutUint64(w.scratch[:], id)
-		w.fill(w.scratch[wire.SyncHeaderLen:n], i)
+		w.slab.fill(w.scratch[wire.SyncHeaderLen:n], i)
 		if st := l.ep.AMShort(wire.Sync, s.hdr, w.scratch[:n]); st != ucs.OK {
 			return st
 		}
@@ -78,7 +78,7 @@ func (w *thread) sendSync(i uint32, l *lane) ucs.Status {
 			return st
 		}
 		binary.LittleEndian.PutUint64(b, id)
-		w.fill(b[wire.SyncHeaderLen:], i)
+		w.slab.fill(b[wire.SyncHeaderLen:], i)
 		l.ep.CommitAM(n)
 	}
 	w.awaitAck(i, phaseMatch)
@@ -105,7 +105,7 @@ func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte) {
 	}
 }
 
-// requestedSend returns the announced send that the sender of s requests by id. theirs is the
+// requestedSend returns the announced send that the sender of s requests by id. recvID is the
 // receiver's id, n the number of bytes that it wants. i is 0 if the send has completed, or
 // if the request is a protocol violation.
 func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint32, recvID, n uint64) {
@@ -133,7 +133,8 @@ func (w *thread) sendRequested(i uint32, recvID, wanted uint64) {
 	m.phase = phaseData
 	m.hdr, m.length, m.off = recvID, wanted, 0
 	if exposed {
-		w.unexpose(i) // the peer cannot read the exposed memory
+		w.slab.detachMem(i)
+		w.lanes[lane].unuse() // the peer cannot read the exposed memory
 	} else {
 		w.returnCredit(lane)
 	}
@@ -169,7 +170,7 @@ func (w *thread) sendData(i uint32, l *lane) ucs.Status {
 		if st != ucs.OK {
 			return st
 		}
-		n = w.fill(b, i)
+		n = w.slab.fill(b, i)
 		ep.CommitAM(n)
 		s.off += uint64(n)
 	}
@@ -197,7 +198,7 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 		st, sentinel = ucs.Canceled, ErrCanceled
 	}
 	err, lane := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?")), m.lane
-	w.saveErr(i, &OpError{Op: m.op.String(), Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
+	w.slab.saveErr(i, &OpError{Op: m.op.String(), Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
 	w.end(i, st)
 	w.closeIfDrained(lane)
 }

@@ -140,7 +140,7 @@ func (w *thread) resumeTagSend(i uint32) ucs.Status {
 	case s.phase == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0:
-	case w.usesRndv(s, l):
+	case l.usesRndv(s):
 		return w.sendRTS(i, l)
 	case s.wants&sendSync != 0:
 		return w.sendSync(i, l)
@@ -151,7 +151,7 @@ func (w *thread) resumeTagSend(i uint32) ucs.Status {
 	case n <= l.maxBcopy:
 		b, st := l.ep.ReserveAM(wire.Eager, s.hdr, n)
 		if st == ucs.OK {
-			l.ep.CommitAM(w.fill(b, i))
+			l.ep.CommitAM(w.slab.fill(b, i))
 		}
 		return st
 	default:
@@ -170,7 +170,7 @@ func (w *thread) sendNext(i uint32, l *lane) ucs.Status {
 		if st != ucs.OK {
 			return st
 		}
-		k := w.fill(b, i)
+		k := w.slab.fill(b, i)
 		l.ep.CommitAM(k)
 		s.off += uint64(k)
 	}
@@ -194,32 +194,32 @@ func (w *thread) sendFirst(i uint32, l *lane) ucs.Status {
 		return st
 	}
 	binary.LittleEndian.PutUint64(b, s.length)
-	k := w.fill(b[wire.FirstHeaderLen:], i)
+	k := w.slab.fill(b[wire.FirstHeaderLen:], i)
 	l.ep.CommitAM(wire.FirstHeaderLen + k)
 	w.begun(s, l, k)
 	return ucs.OK
 }
 
 // fill copies the next bytes of the message in slot i to b, and returns their number.
-func (w *thread) fill(b []byte, i uint32) int {
-	s := as[sendOp](&w.slab.slots[i])
+func (b *slab) fill(p []byte, i uint32) int {
+	s := as[sendOp](&b.slots[i])
 	off := int(s.off)
 	switch s.op {
 	case opTagSendV:
 	case opTagSendUint64:
 		var v [8]byte
 		binary.LittleEndian.PutUint64(v[:], s.value)
-		return copy(b, v[off:])
+		return copy(p, v[off:])
 	default:
-		return copy(b, w.slab.bufs[i][off:])
+		return copy(p, b.bufs[i][off:])
 	}
 	n := 0
-	for _, p := range w.slab.vecs[i] {
-		if off >= len(p) {
-			off -= len(p)
+	for _, v := range b.vecs[i] {
+		if off >= len(v) {
+			off -= len(v)
 			continue
 		}
-		n += copy(b[n:], p[off:])
+		n += copy(p[n:], v[off:])
 		off = 0
 	}
 	return n

@@ -35,7 +35,7 @@ var ucpList = []mutant{
 	{
 		name: "a flush does not cover what waits",
 		file: "ucp/flush.go",
-		old:  "	case l.pending > 0 && !w.resuming:", new: "	case false:",
+		old:  "	case l.pending > 0 && !resuming:", new: "	case false:",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/^5[37]_",
 	},
 	{
@@ -102,7 +102,7 @@ var ucpList = []mutant{
 	{
 		name: "a waiter that is done keeps the right to progress",
 		file: "ucp/progress_owner.go",
-		old:  "	w.removeWaiter(x)\n	x.cause = causeOwner\n	b.addToWake(x)\n", new: "	w.removeWaiter(x)\n	x.cause = causeOwner\n",
+		old:  "	o.remove(b, x)\n	x.cause = causeOwner\n	o.addToWake(x)\n", new: "	o.remove(b, x)\n	x.cause = causeOwner\n",
 		pkg: "./ucp", test: "^TestManyGoroutines$",
 	},
 	{

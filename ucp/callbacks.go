@@ -1,6 +1,10 @@
 package ucp
 
-import "github.com/goucx/goucx/ucs"
+import (
+	"slices"
+
+	"github.com/goucx/goucx/ucs"
+)
 
 // Completion is what a callback receives about the completed operation.
 type Completion struct {
@@ -36,6 +40,19 @@ type dueCallback struct {
 	f NotifyFunc
 	c Completion
 }
+
+// callbacks are the pending callbacks of a worker.
+type callbacks struct {
+	due []dueCallback // callbacks of requests
+	// failures holds the calls of OnFailure. They also run after each callback of the
+	// program.
+	failures  []failureCall
+	onFailure Endpoint // endpoint whose OnFailure is running
+	running   bool
+}
+
+// pending reports whether callbacks are due.
+func (c *callbacks) pending() bool { return len(c.due)+len(c.failures) > 0 }
 
 // Notify registers f to be called once, from progress, when the operation completes. It
 // returns false if the operation has completed already: f is not called, and a result can
@@ -83,23 +100,17 @@ func (w *thread) notify(i uint32) {
 			consumed = true
 			x.m, x.err = c.Message, c.Err
 		}
-		w.resolveWaiter(x, causeDone)
+		w.owner.resolveWaiter(x, causeDone)
 		x = next
 	}
 	if f != nil {
 		if s.op != opTagRecv {
 			c.Message = Message{}
 		}
-		w.dueCallbacks = append(w.dueCallbacks, dueCallback{f, c})
-		w.moreWork = true
+		w.callbacks.due = append(w.callbacks.due, dueCallback{f, c})
+		w.polling.moreWork = true
 	}
-	w.settleSlot(i, consumed, errorRead)
-}
-
-// settleSlot releases slot i, whose operation has completed, or keeps it if its result may
-// still be read. errorRead reports that a waiter has received the error.
-func (w *thread) settleSlot(i uint32, consumed, errorRead bool) {
-	s := &w.slab.slots[i]
+	// The slot is released, or stays if its result or error may still be read.
 	s.flags &^= flagNotify
 	switch {
 	case !consumed && s.flags&flagHasResult != 0:
@@ -121,22 +132,58 @@ func (w *thread) settleSlot(i uint32, consumed, errorRead bool) {
 // holds the lock. Callbacks that become due in the meantime run too. A nested Progress
 // leaves them to the outer one.
 func (w *thread) runCallbacks() {
-	if w.inCallbacks {
+	if w.callbacks.running {
 		return
 	}
-	w.inCallbacks = true
+	w.callbacks.running = true
 	w.runFailureCalls()
-	for k := 0; k < len(w.dueCallbacks); k++ {
-		c := w.dueCallbacks[k]
-		w.dueCallbacks[k] = dueCallback{}
+	for k := 0; k < len(w.callbacks.due); k++ {
+		c := w.callbacks.due[k]
+		w.callbacks.due[k] = dueCallback{}
 		w.unlockForCallback()
 		c.f(c.c)
 		w.relockAfterCallback()
-		if len(w.am.failureCalls) > 0 {
+		if len(w.callbacks.failures) > 0 {
 			w.runFailureCalls()
 		}
 	}
-	w.dueCallbacks = w.dueCallbacks[:0]
-	w.inCallbacks = false
-	w.updateMoreWork()
+	w.callbacks.due = w.callbacks.due[:0]
+	w.callbacks.running = false
+	w.polling.moreWork = len(w.polling.active) > 1
+}
+
+// OnFailure is called once for each endpoint that failed, also if the endpoint is
+// closed before the call. failEndpoint appends the call to callbacks.failures; making it
+// does not need the endpoint any more. These make the calls:
+//
+//   - progress, before the callbacks of requests (runCallbacks);
+//   - the end of each callback (callAM, handleUserFast, runCallbacks), for endpoints that it closed;
+//   - Close and Abort outside of callbacks, and Close of the worker.
+
+// failureCall is a pending call of OnFailure.
+type failureCall struct {
+	e   Endpoint
+	f   func(Endpoint, error)
+	err error
+}
+
+// runFailureCalls makes the pending calls of OnFailure outside of the lock, which the caller
+// holds. It may be called again by progress inside such a callback.
+func (w *thread) runFailureCalls() {
+	for len(w.callbacks.failures) > 0 {
+		c := w.callbacks.failures[0]
+		w.callbacks.failures[0] = failureCall{}
+		w.callbacks.failures = w.callbacks.failures[1:]
+		w.callbacks.onFailure = c.e
+		w.unlockForCallback()
+		c.f(c.e, c.err)
+		w.relockAfterCallback()
+		w.callbacks.onFailure = Endpoint{}
+	}
+}
+
+// failureDue reports whether OnFailure of e is pending or running. The caller holds the
+// lock.
+func (cb *callbacks) failureDue(e Endpoint) bool {
+	return cb.onFailure == e || slices.ContainsFunc(cb.failures, func(c failureCall) bool { return c.e == e })
 }
