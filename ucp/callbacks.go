@@ -27,7 +27,7 @@ type listener struct {
 	waiters *waiter // goroutines that wait, linked by waiter.nextOfOp
 }
 
-// listener returns the note of slot i.
+// listener returns the listener of slot i.
 func (b *slab) listener(i uint32) *listener {
 	if int(i) >= len(b.listeners) {
 		b.listeners = append(b.listeners, make([]listener, len(b.slots)-len(b.listeners))...)

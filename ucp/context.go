@@ -60,7 +60,7 @@ type Context struct {
 	absent       sync.Once // the warning about absent devices
 	refused      []uct.Refusal
 	liveStats    *live.Server // nil: the program publishes no live statistics
-	opened       ucs.Time     // with offering
+	opened       ucs.Time     // when the program began to publish statistics
 	emul         emulTable
 
 	mu      sync.Mutex             // guards the fields below

@@ -62,7 +62,7 @@ func (e Endpoint) Flush() Request {
 func (w *Worker) Flush() Request {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.t.closing {
+	if w.t.life.closing() {
 		return w.t.refuse(opFlush, Endpoint{}, ucs.Closed)
 	}
 	f := flush{w: &w.t}

@@ -10,7 +10,7 @@ import (
 )
 
 // workerIface is a worker's context of one iface, and the uct.Handler of the iface's callbacks.
-// The fields rest and inAsyncTurn belong to resumeUnattended; the worker's lock guards them.
+// The fields resumeDelay and inAsyncTurn belong to resumeUnattended; the worker's lock guards them.
 type workerIface struct {
 	w           *Worker
 	iface       uct.Iface
@@ -26,7 +26,7 @@ type workerIface struct {
 	rxChecks    int            // reasons to check each message's rx connection: each failed one, and an exceeded budget
 }
 
-// ifaceState says which goroutine polls a port, and when.
+// ifaceState says which goroutine polls an iface, and when.
 type ifaceState uint8
 
 const (

@@ -38,7 +38,7 @@ func statsDest() config.Parser[string] {
 // statistics. It returns "" if they publish none.
 func LiveDir(set *config.Set) string { return live.Dir(rowStatsDest.Get(set)) }
 
-// freshLimit bounds how long page waits for all workers' new summaries. A worker that is
+// freshLimit bounds how long statsPage waits for all workers' new summaries. A worker that is
 // late is shown with its last summary.
 const freshLimit = 100 * time.Millisecond
 
@@ -115,7 +115,7 @@ func (m ThreadMode) String() string {
 // When a worker publishes a summary that no reader requested.
 const (
 	summaryInterval = ucs.Time(100 * time.Millisecond)
-	// summaryShare limits the time spent on summaries to 1/displayShare.
+	// summaryShare limits the time spent on summaries to 1/summaryShare.
 	summaryShare = 50
 )
 
@@ -125,9 +125,9 @@ const (
 // worker.
 type display struct {
 	mode      ThreadMode
-	requested atomic.Bool   // a reader waits; pairs with look and arming
-	armed     atomic.Bool   // the worker has not looked around since it last armed
-	replied   chan struct{} // the owner has seen wanted
+	requested atomic.Bool   // a reader waits; pairs with doPeriodic and publishBeforeSleep
+	armed     atomic.Bool   // the worker has not progressed since it last armed
+	replied   chan struct{} // the owner has handled requested
 	last      atomic.Pointer[summary]
 
 	next      ucs.Time            // time of the next summary
@@ -140,9 +140,9 @@ type summary struct {
 	live.Summary
 }
 
-// publishBeforeSleep is look before the owner sleeps or the program waits on EventFD, since the
-// next call of look may be late. With ThreadMulti the reader can take the lock and make
-// the summary itself.
+// publishBeforeSleep publishes a due summary before the owner sleeps or the program waits on
+// EventFD, since the next pass may be late. With ThreadMulti the reader can take the lock and
+// make the summary itself.
 //
 //go:noinline
 func (d *display) publishBeforeSleep(w *thread) {

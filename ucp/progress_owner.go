@@ -88,7 +88,7 @@ func (s *sharedWait) run() (m Message, ended bool, err error) {
 func (s *sharedWait) outcome() (m Message, ended bool, err error) {
 	switch {
 	case s.id == 0:
-		if s.w.closed.Load() {
+		if s.w.life.closed() {
 			return m, true, ErrClosed
 		}
 		return m, false, nil

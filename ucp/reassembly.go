@@ -50,7 +50,7 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 	rx.addFragment(data)
 }
 
-// reassembleInto directs the remaining fragments of s's message to the receive in slot i.
+// reassembleInto directs the remaining fragments of rx's message to the receive in slot i.
 func (rx *rxConn) reassembleInto(i uint32) {
 	w := rx.w
 	rx.into, rx.recvSlot = reasmRecv, i
@@ -126,7 +126,7 @@ func (rx *rxConn) messageComplete() {
 	}
 }
 
-// dropPartial ends the message that is being reassembled from s, if any. Its receive completes
+// dropPartial ends the message that is being reassembled from rx, if any. Its receive completes
 // with st.
 func (rx *rxConn) dropPartial(st ucs.Status) {
 	w := rx.w

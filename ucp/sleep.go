@@ -30,7 +30,7 @@ const (
 	serviceShare = 16
 	// maxSpurious is the number of consecutive spurious wake-ups, each after less
 	// than spuriousTime, that a sleeper accepts. After them it sleeps once without the
-	// ifaces, for at most soon.
+	// ifaces, for at most shortSleep.
 	maxSpurious  = 7
 	spuriousTime = 20 * time.Microsecond
 )
@@ -40,9 +40,9 @@ const (
 type sleeper struct {
 	spin    ucs.Time       // spin time before a sleep; < 0: never sleep
 	after   uint32         // idle passes before the spin time is checked
-	set     *shmem.PollSet // the worker's EventFD, then those of the ports
+	set     *shmem.PollSet // the worker's EventFD, then those of the ifaces
 	none    *shmem.PollSet // the empty set
-	unarmed bool           // a port has no EventFD, so it cannot wake the sleeper
+	unarmed bool           // an iface has no EventFD, so it cannot wake the sleeper
 
 	ends <-chan struct{} // Done channel of the context whose end calls Signal
 	stop func() bool     // stops that call
@@ -234,7 +234,7 @@ func (w *Worker) openWakeup() error {
 func (w *Worker) EventFD() (int, error) {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.t.closed.Load() {
+	if w.t.life.closed() {
 		return -1, fmt.Errorf("event descriptor: %w", ErrClosed)
 	}
 	if w.t.polling.slow.set == nil {
@@ -248,7 +248,7 @@ func (w *Worker) EventFD() (int, error) {
 func (w *Worker) Arm() error {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.t.closed.Load() {
+	if w.t.life.closed() {
 		return fmt.Errorf("arm: %w", ErrClosed)
 	}
 	if w.t.polling.slow.set == nil {

@@ -320,7 +320,7 @@ func (t MatchedMessage) Recv(p []byte) RecvRequest {
 	if id == 0 {
 		return RecvRequest{}
 	}
-	if w.closing {
+	if w.life.closing() {
 		w.matching.unexpected[id].matchedSlot = 0
 		w.dropMatched(id)
 		return RecvRequest{w.refuse(opTagRecv, Endpoint{}, ucs.Closed)}

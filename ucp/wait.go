@@ -121,7 +121,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	var p waitLoop
 	for {
-		if w.t.closed.Load() {
+		if w.t.life.closed() {
 			return ErrClosed
 		}
 		if err := p.after(ctx, &w.t, w.t.progress(), 0); err != nil {
@@ -147,7 +147,7 @@ func (w *thread) waitUntil(ctx context.Context, cond func() bool) error {
 	}
 	var p waitLoop
 	for !cond() {
-		if w.closed.Load() {
+		if w.life.closed() {
 			return ErrClosed
 		}
 		p.n++

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
@@ -53,6 +54,31 @@ type Worker struct {
 	eager     bool          // endpoints connect when they are created
 	closeDone chan struct{} // closed when Close returns, with ThreadMulti
 }
+
+// workerLife is the life of a worker: open, then closing, then closed. A worker that is closing
+// refuses new operations. A closed one has no iface. The thread's lock guards the changes.
+type workerLife struct{ state atomic.Uint32 }
+
+const (
+	workerOpen uint32 = iota
+	workerClosing
+	workerClosed
+	numWorkerStates
+)
+
+// enter changes to the next state. It panics if that state must not follow.
+func (l *workerLife) enter(to uint32) {
+	if from := l.state.Load(); to != from+1 || to >= numWorkerStates {
+		panic(fmt.Sprintf("ucp: a worker in state %d enters state %d", from, to))
+	}
+	l.state.Store(to)
+}
+
+// closing reports whether the worker is closing or closed.
+func (l *workerLife) closing() bool { return l.state.Load() != workerOpen }
+
+// closed reports whether the worker is closed.
+func (l *workerLife) closed() bool { return l.state.Load() == workerClosed }
 
 // NewWorker creates a worker with an iface on every usable device.
 func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
@@ -205,7 +231,7 @@ func (w *Worker) Close() error {
 		w.t.unlock()
 		return fmt.Errorf("close worker: %w", err)
 	}
-	if w.t.closing {
+	if w.t.life.closing() {
 		done := w.closeDone
 		w.t.unlock()
 		if done == nil {
@@ -218,7 +244,7 @@ func (w *Worker) Close() error {
 			return fmt.Errorf("close worker: another goroutine is closing it: %w", ErrTimeout)
 		}
 	}
-	w.t.closing = true
+	w.t.life.enter(workerClosing)
 	if w.t.am.multi { // with other modes no goroutine waits for it
 		w.closeDone = make(chan struct{})
 		defer close(w.closeDone)
@@ -231,7 +257,7 @@ func (w *Worker) Close() error {
 		return fmt.Errorf("close worker: %w", errors.Join(err, errCallbackRuns))
 	}
 	w.t.endAll(ucs.Closed)
-	w.t.closed.Store(true)
+	w.t.life.enter(workerClosed)
 	err = errors.Join(err, w.closeIfaces())
 	for x := w.t.owner.first; x != nil; { // waits without an operation
 		next := x.next
