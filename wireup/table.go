@@ -121,12 +121,6 @@ func (t *Table) UUID(p PeerID) (u uct.UUID) {
 	return u
 }
 
-// Find returns the peer with this worker UUID.
-func (t *Table) Find(worker uct.UUID) (PeerID, bool) {
-	_, p := t.index.find(t.index.hash(worker), worker, t.UUID)
-	return p, p != 0
-}
-
 // Len returns the number of peers.
 func (t *Table) Len() int { return t.index.n }
 

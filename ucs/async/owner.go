@@ -126,11 +126,6 @@ func (o *Owner) At(when ucs.Time, fn func(now ucs.Time)) Timer {
 	return t
 }
 
-// After is like At, with a duration from now.
-func (o *Owner) After(d time.Duration, fn func(now ucs.Time)) Timer {
-	return o.At(ucs.Now().Add(d), fn)
-}
-
 // Cancel cancels a timer, whose function then does not run. It returns false if the timer
 // has run or was never set. It must be called inside.
 func (o *Owner) Cancel(t Timer) bool {
@@ -151,10 +146,6 @@ func (o *Owner) publish() {
 		o.a.sleep.wakeUp()
 	}
 }
-
-// Next returns the time before which Poll has nothing to do; the largest Time if no timer is
-// set. It may be called from any goroutine.
-func (o *Owner) Next() ucs.Time { return ucs.Time(o.nextTimer.Load()) }
 
 // Poll runs the expired timers and returns their number. It must be called inside, by the
 // worker's Progress. If no timer has expired, it costs one load and one comparison.

@@ -74,11 +74,6 @@ func (p Prefix) Start(head []byte, n int, id uint16) uint32 {
 	return Update(crc, head)
 }
 
-// ICRC computes the checksum of a packet; covered reaches from the BTH to the padding.
-func (p Prefix) ICRC(covered []byte, id uint16) uint32 {
-	return p.Start(covered, len(covered)+ICRCLen, id)
-}
-
 // Seal stores the checksum in the last four bytes of b, a packet from the BTH to the
 // ICRC.
 //
