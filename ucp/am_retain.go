@@ -164,7 +164,7 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 	if !k.claim() {
 		return RecvRequest{}
 	}
-	if w.closing {
+	if w.life.closing() {
 		w.am.retainer.recycle(r)
 		return RecvRequest{w.refuse(opAMRecv, Endpoint{}, ucs.Closed)}
 	}
@@ -203,7 +203,7 @@ func (k RetainedAM) Refuse(reason error) {
 	if !k.claim() {
 		return
 	}
-	if rx := r.storage.rx; rx != nil && !w.closing {
+	if rx := r.storage.rx; rx != nil && !w.life.closing() {
 		text := "no reason given"
 		if reason != nil {
 			text = reason.Error()
@@ -250,7 +250,7 @@ func (a *retainer) removeRndv(r *retainedMsg) {
 	r.prevRndv, r.nextRndv = nil, nil
 }
 
-// cancelRndv marks the message that s announced as id and canceled. It returns false if
+// cancelRndv marks the message that rx announced as id and canceled. It returns false if
 // no such message is retained.
 func (a *retainer) cancelRndv(rx *rxConn, id uint64) bool {
 	for r := a.rndvs; r != nil; r = r.nextRndv {
@@ -263,7 +263,7 @@ func (a *retainer) cancelRndv(rx *rxConn, id uint64) bool {
 	return false
 }
 
-// failRndvs marks the messages of s as failed, because its connection has ended.
+// failRndvs marks the messages of rx as failed, because its connection has ended.
 func (a *retainer) failRndvs(rx *rxConn, reason error) {
 	for r := a.rndvs; r != nil; {
 		next := r.nextRndv

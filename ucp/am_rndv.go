@@ -139,7 +139,7 @@ type activePrefetch struct {
 	n     uint64
 }
 
-// queuePrefetch queues a message of s to be fetched and then handled.
+// queuePrefetch queues a message of rx to be fetched and then handled.
 func (rx *rxConn) queuePrefetch(head, id, n uint64, header []byte) {
 	w := rx.w
 	a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
@@ -206,7 +206,7 @@ func (w *thread) prefetchDone(i uint32, st ucs.Status) bool {
 	return true
 }
 
-// dropPrefetches removes the message that s announced as id, if its data has not been
+// dropPrefetches removes the message that rx announced as id, if its data has not been
 // requested. With every it removes all such messages of s. It reports whether it
 // removed any.
 func (rx *rxConn) dropPrefetches(id uint64, all bool) bool {

@@ -43,17 +43,17 @@ type readOp struct {
 	_       uint64
 }
 
-// maxReusable is the number of closed regions that are kept of each port.
+// maxReusable is the number of closed regions that are kept of each iface.
 const maxReusable = 1024
 
-// canRead reports whether the port's device can read a peer's memory into local memory.
+// canRead reports whether the iface's device can read a peer's memory into local memory.
 func (wi *workerIface) canRead() bool {
 	a := wi.iface.Attr()
 	return wi.info.Kind == uct.DeviceNet && a.Ops.Has(uct.OpGetZcopy) && a.Get.MaxZcopy > 0 && a.Get.MaxVec > 0 &&
 		wi.domain.Attr().Register && wire.KeyHeaderLen+wi.domain.Attr().KeyLen <= a.AM.Bcopy
 }
 
-// register returns buf as memory of the port's domain. If buf lies in a region that the
+// register returns buf as memory of the iface's domain. If buf lies in a region that the
 // program registered, it uses that one. Otherwise it registers buf.
 func (wi *workerIface) register(buf []byte, need uct.MemFlags) (opMem, error) {
 	if m := wi.w.t.ctx.findRegion(buf, wi.w.t.locals[wi.index].Domain, need); m != nil {
@@ -200,7 +200,7 @@ func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 	wi.w.t.closeIfDrained(lane)
 }
 
-// shouldRead reports whether n bytes of the sender of s should be read from its memory.
+// shouldRead reports whether n bytes of the sender of rx should be read from its memory.
 func (rx *rxConn) shouldRead(n uint64) bool {
 	w := rx.w
 	if n < readMin {

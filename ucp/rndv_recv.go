@@ -31,7 +31,7 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 	w.matching.add(w.count, tag, unexpected{kind: unexpRTS, n: n, id: id, rx: rx.index})
 }
 
-// requestData requests n bytes from the sender of s, which sent an RTS with this id. They go
+// requestData requests n bytes from the sender of rx, which sent an RTS with this id. They go
 // into the buffer of slot i, as far as it is long enough. The receive in slot i completes
 // when they have arrived. It is truncated if n is larger than the buffer.
 func (rx *rxConn) requestData(i uint32, id, n uint64) {
@@ -98,7 +98,7 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 	}
 }
 
-// reject notifies the sender of s that its message with this id will not be
+// reject notifies the sender of rx that its message with this id will not be
 // received, and why.
 func (rx *rxConn) reject(id uint64, st ucs.Status, reason string) {
 	w := rx.w
@@ -134,7 +134,7 @@ func (s *slot) fetchesFrom(src *rxConn) bool {
 	return s.op.receives() && s.state == slotLive && as[recvOp](s).requested() && as[recvOp](s).rx == src.index
 }
 
-// dropRTS drops the message of s whose RTS has this id, unless a receive has
+// dropRTS drops the message of rx whose RTS has this id, unless a receive has
 // requested it. It returns false if there is none.
 func (rx *rxConn) dropRTS(id uint64) bool {
 	w := rx.w
@@ -147,7 +147,7 @@ func (rx *rxConn) dropRTS(id uint64) bool {
 	return rx.dropPrefetches(id, false) || w.am.retainer.cancelRndv(rx, id)
 }
 
-// failRendezvous fails the messages that s announced and the receives that
+// failRendezvous fails the messages that rx announced and the receives that
 // requested data from it.
 func (rx *rxConn) failRendezvous(reason error) {
 	w := rx.w
@@ -169,20 +169,16 @@ func (rx *rxConn) failRendezvous(reason error) {
 			}
 		}
 	}
+	name := ""
+	if rx.peer != 0 {
+		name = shortID(w.peers.UUID(rx.peer))
+	}
 	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.slots); i++ {
 		if r := &w.slab.slots[i]; r.fetchesFrom(rx) {
-			w.slab.saveErr(uint32(i), &OpError{Op: r.op.String(), Peer: rx.rxConnName(), Err: reason})
+			w.slab.saveErr(uint32(i), &OpError{Op: r.op.String(), Peer: name, Err: reason})
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
-}
-
-func (rx *rxConn) rxConnName() string {
-	w := rx.w
-	if rx.peer == 0 {
-		return ""
-	}
-	return shortID(w.peers.UUID(rx.peer))
 }
 
 // idCheck is the result of checking an id that a peer sent. A peer may only name an

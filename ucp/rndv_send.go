@@ -105,7 +105,7 @@ func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte) {
 	}
 }
 
-// requestedSend returns the announced send that the sender of s requests by id. recvID is the
+// requestedSend returns the announced send that the sender of rx requests by id. recvID is the
 // receiver's id, n the number of bytes that it wants. i is 0 if the send has completed, or
 // if the request is a protocol violation.
 func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint32, recvID, n uint64) {
@@ -203,7 +203,7 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 	w.closeIfDrained(lane)
 }
 
-// handleFlowControl receives a wire.FlowControl: the sender of s forbids eager messages (on is 1) or
+// handleFlowControl receives a wire.FlowControl: the sender of rx forbids eager messages (on is 1) or
 // allows them again.
 func (wi *workerIface) handleFlowControl(rx *rxConn, on uint64, data []byte) {
 	w := &wi.w.t
