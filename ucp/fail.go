@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -90,9 +91,9 @@ func (w *thread) failPeer(i uint32, reason error) {
 		if h, ok := l.transport().(uct.Handshaker); errors.Is(reason, errDisconnected) && !(ok && h.Connecting()) {
 			continue // it ends by itself
 		}
-		for n := range w.slab.slots {
-			if s := &w.slab.slots[n]; s.state == slotLive && s.lane == uint32(k) && s.status == ucs.OK {
-				s.status = ucs.PeerFailed // cancel below would complete it with Canceled
+		for n := range w.slab.Slots {
+			if s := &w.slab.Slots[n]; s.State == request.StateLive && s.Lane == uint32(k) && s.Status == ucs.OK {
+				s.Status = ucs.PeerFailed // cancel below would complete it with Canceled
 			}
 		}
 		w.failLane(uint32(k), reason)
@@ -162,12 +163,12 @@ func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 
 // failTiedRecvs completes the unmatched receives that are tied to failed endpoints.
 func (w *thread) failTiedRecvs() {
-	for i := range w.slab.slots {
-		s := &w.slab.slots[i]
-		if s.state != slotLive || s.flags&flagTied == 0 {
+	for i := range w.slab.Slots {
+		s := &w.slab.Slots[i]
+		if s.State != request.StateLive || s.Flags&request.FlagTied == 0 {
 			continue
 		}
-		if st := w.eps[s.ep].status; st != ucs.OK && w.matching.posted.Remove(uint32(i)) {
+		if st := w.eps[s.EP].status; st != ucs.OK && w.matching.posted.Remove(uint32(i)) {
 			w.end(uint32(i), st)
 		}
 	}
@@ -186,11 +187,11 @@ func (w *thread) slotErr(i uint32) error {
 	if err := w.slab.errs[i]; err != nil {
 		return err
 	}
-	s := &w.slab.slots[i]
-	e := &OpError{Op: s.op.String(), Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: w.reason(s.ep, s.status)}
-	if l := &w.lanes[s.lane]; s.ep == 0 && l.ep != nil {
+	s := &w.slab.Slots[i]
+	e := &OpError{Op: s.Op.String(), Peer: w.peerName(s.EP), Lane: w.laneName(s.Lane), Err: w.reason(s.EP, s.Status)}
+	if l := &w.lanes[s.Lane]; s.EP == 0 && l.ep != nil {
 		e.Peer = shortID(w.peers.UUID(l.peer))
-		if s.status == l.status() && l.err != nil {
+		if s.Status == l.status() && l.err != nil {
 			e.Err = l.err
 		}
 	}
@@ -201,13 +202,13 @@ func (w *thread) slotErr(i uint32) error {
 // which slotErr would make it.
 func (b *slab) saveErr(i uint32, err error) {
 	b.errs[i] = err
-	b.slots[i].flags |= flagExtra
+	b.Slots[i].Flags |= request.FlagExtra
 }
 
 // refusal returns the error of a request that was refused at the call.
 func (r Request) refusal() error {
 	w, id := r.t, r.id
-	st, op, k := ucs.Status(id>>56&0x7f), opKind(id>>48), uint32(id)
+	st, op, k := ucs.Status(id>>56&0x7f), request.Kind(id>>48), uint32(id)
 	e := &OpError{Op: op.String(), Err: statusErr(st)}
 	if int(k) < len(w.eps) && k != 0 && w.eps[k].state != epFree && uint16(w.eps[k].gen) == uint16(id>>32) {
 		e.Peer, e.Err = w.peerName(k), w.reason(k, st)
@@ -233,13 +234,13 @@ func (r Request) refusal() error {
 //go:noinline
 func (wi *workerIface) awaitsReport(i uint32) bool {
 	w := &wi.w.t
-	s := &w.slab.slots[i]
-	l := &w.lanes[s.lane]
+	s := &w.slab.Slots[i]
+	l := &w.lanes[s.Lane]
 	if l.ep == nil || l.state == laneFailed || l.iface != uint32(wi.index) {
 		return false
 	}
-	s.status = ucs.PeerFailed
-	w.unreported = append(w.unreported, w.slab.id(i))
+	s.Status = ucs.PeerFailed
+	w.unreported = append(w.unreported, w.slab.ID(i))
 	return true
 }
 
@@ -249,13 +250,13 @@ func (w *thread) endReported(i uint32) {
 	all := w.unreported
 	w.unreported = nil
 	for _, id := range all {
-		k := w.slab.find(id)
-		switch s := &w.slab.slots[k]; {
-		case k == 0 || s.state != slotLive: // an abort completed it
-		case s.lane != i:
+		k := w.slab.Find(id)
+		switch s := &w.slab.Slots[k]; {
+		case k == 0 || s.State != request.StateLive: // an abort completed it
+		case s.Lane != i:
 			w.unreported = append(w.unreported, id)
 		default:
-			w.end(k, s.status)
+			w.end(k, s.Status)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -24,7 +25,7 @@ import (
 
 // fenceOp is the slot of a fence, or of its part on a lane.
 type fenceOp struct {
-	slotHeader
+	request.Header
 	synced uint32 // of a part: 1 once it has requested the acknowledgment of the emulated operations before it
 	_      uint32
 	parent uint32        // of a part: the slot of the fence
@@ -66,10 +67,10 @@ func (w *thread) fencePeer(ep, i uint32) {
 		return
 	}
 	l.fenced = true
-	f := w.slab.alloc(opFence)
-	s := as[fenceOp](&w.slab.slots[f])
-	s.ep, s.lane = ep, i
-	s.flags = flagReported // the operations after it report the failure
+	f := w.slab.Alloc(request.Fence)
+	s := request.As[fenceOp](&w.slab.Slots[f])
+	s.EP, s.Lane = ep, i
+	s.Flags = request.FlagReported // the operations after it report the failure
 	if st := w.try(f); st != ucs.InProgress {
 		w.end(f, st)
 	}
@@ -79,8 +80,8 @@ var fenceOperation = operation{progress: (*thread).resumeFence, complete: (*thre
 
 // fenceEnded counts a part with its fence.
 func (w *thread) fenceEnded(i uint32, _ ucs.Status) bool {
-	s := as[fenceOp](&w.slab.slots[i])
-	if s.flags&flagChild == 0 {
+	s := request.As[fenceOp](&w.slab.Slots[i])
+	if s.Flags&request.FlagChild == 0 {
 		return false
 	}
 	f := s.parent
@@ -92,13 +93,13 @@ func (w *thread) fenceEnded(i uint32, _ ucs.Status) bool {
 // resumeFence posts a fence on its lane. A part of a fence over several lanes starts the
 // flush of its lane.
 func (w *thread) resumeFence(i uint32) ucs.Status {
-	part := as[fenceOp](&w.slab.slots[i])
-	lane, f := part.lane, part.parent
+	part := request.As[fenceOp](&w.slab.Slots[i])
+	lane, f := part.Lane, part.parent
 	l := &w.lanes[lane]
 	if st := l.checkOrder(w.resuming); st != ucs.OK {
 		return st
 	}
-	if part.flags&flagChild == 0 {
+	if part.Flags&request.FlagChild == 0 {
 		if st := l.ep.Fence(); st != ucs.OK || !l.emul.canOvertake() {
 			return st
 		}
@@ -117,14 +118,14 @@ func (w *thread) resumeFence(i uint32) ucs.Status {
 	}
 	if l.emul != nil && l.emul.handled < l.emul.sent && part.synced == 0 {
 		ack := w.slab.fencePart(f, lane) // it completes with the acknowledgment
-		if st := l.emul.sync(w.slab.token(ack)); st != ucs.InProgress {
+		if st := l.emul.sync(w.slab.Token(ack)); st != ucs.InProgress {
 			w.slab.release(ack)
-			w.slab.slots[f].parts--
+			w.slab.Slots[f].Parts--
 			return st
 		}
-		as[fenceOp](&w.slab.slots[i]).synced = 1
+		request.As[fenceOp](&w.slab.Slots[i]).synced = 1
 	}
-	st := l.ep.Flush(uct.FlushRemote, w.slab.token(i))
+	st := l.ep.Flush(uct.FlushRemote, w.slab.Token(i))
 	if st != ucs.OK && st != ucs.InProgress {
 		return st
 	}
@@ -132,7 +133,7 @@ func (w *thread) resumeFence(i uint32) ucs.Status {
 		l.emul.stallUntil = l.emul.sent
 		w.stallLane(lane)
 	}
-	if w.slab.slots[i].flags&flagPending != 0 && w.slab.slots[f].parts > 1 {
+	if w.slab.Slots[i].Flags&request.FlagPending != 0 && w.slab.Slots[f].Parts > 1 {
 		w.emulLane(lane).fence = f // fenceMulti has returned already and stalled the other lanes
 		w.stallLane(lane)
 	}
@@ -150,9 +151,9 @@ func (e *emulEndpoint) canOvertake() bool { return e != nil && e.hasRMA && e.han
 // Its slot counts the parts that have not completed. A part is the flush of a lane,
 // posted at the place of the fence among the lane's operations.
 func (w *thread) fenceMulti(peer wireup.PeerID) {
-	f := w.slab.alloc(opFenceMulti)
-	s := as[fenceOp](&w.slab.slots[f])
-	s.flags, s.peer, s.parts = flagReported, peer, 1
+	f := w.slab.Alloc(request.FenceMulti)
+	s := request.As[fenceOp](&w.slab.Slots[f])
+	s.Flags, s.peer, s.Parts = request.FlagReported, peer, 1
 	w.fences++
 	w.fenced = w.fenced[:0]
 	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
@@ -165,11 +166,11 @@ func (w *thread) fenceMulti(peer wireup.PeerID) {
 		case st != ucs.InProgress:
 			w.end(part, st)
 			w.fenced = append(w.fenced, i)
-		case w.slab.slots[part].flags&flagPending == 0:
+		case w.slab.Slots[part].Flags&request.FlagPending == 0:
 			w.fenced = append(w.fenced, i)
 		}
 	}
-	if w.slab.slots[f].parts > 1 {
+	if w.slab.Slots[f].Parts > 1 {
 		for _, i := range w.fenced {
 			w.emulLane(i).fence = f
 			w.stallLane(i)
@@ -180,18 +181,18 @@ func (w *thread) fenceMulti(peer wireup.PeerID) {
 
 // fencePart returns the slot of a new part of f on the lane.
 func (b *slab) fencePart(f, lane uint32) uint32 {
-	i := b.alloc(opFence)
-	s := as[fenceOp](&b.slots[i])
-	s.lane, s.parent = lane, f
-	s.flags = flagChild | flagReported
-	b.slots[f].parts++
+	i := b.Alloc(request.Fence)
+	s := request.As[fenceOp](&b.Slots[i])
+	s.Lane, s.parent = lane, f
+	s.Flags = request.FlagChild | request.FlagReported
+	b.Slots[f].Parts++
 	return i
 }
 
 // fencePartDone counts a completed part of f. The last one resumes all lanes.
 func (w *thread) fencePartDone(f uint32) {
-	s := as[fenceOp](&w.slab.slots[f])
-	if s.parts--; s.parts > 0 {
+	s := request.As[fenceOp](&w.slab.Slots[f])
+	if s.Parts--; s.Parts > 0 {
 		return
 	}
 	peer := s.peer

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -40,10 +41,10 @@ func (e Endpoint) Flush() Request {
 	defer w.unlock()
 	k := w.endpoint(e)
 	if k == 0 {
-		return w.refuse(opFlush, e, ucs.Closed)
+		return w.refuse(request.Flush, e, ucs.Closed)
 	}
 	if st := w.eps[k].status; st != ucs.OK {
-		return w.refuse(opFlush, e, st)
+		return w.refuse(request.Flush, e, st)
 	}
 	if w.eps[k].lane == 0 {
 		return Request{} // no operation was posted on it
@@ -63,7 +64,7 @@ func (w *Worker) Flush() Request {
 	w.t.lock()
 	defer w.t.unlock()
 	if w.t.life.closing() {
-		return w.t.refuse(opFlush, Endpoint{}, ucs.Closed)
+		return w.t.refuse(request.Flush, Endpoint{}, ucs.Closed)
 	}
 	f := flush{w: &w.t}
 	for i := 1; i < len(w.t.lanes); i++ {
@@ -92,7 +93,7 @@ func (w *thread) flushAlive() Request {
 
 // flushOp is the slot of a flush, or of its part on a lane.
 type flushOp struct {
-	slotHeader
+	request.Header
 	stage  flushStage
 	_      uint32 // the link in lane.unacked
 	parent uint32 // of a part: the slot of the flush
@@ -111,27 +112,27 @@ type flush struct {
 // Otherwise the first such part creates the request, which counts its parts.
 func (f *flush) addLane(i uint32) {
 	w := f.w
-	c := w.slab.alloc(opFlush)
-	s := as[flushOp](&w.slab.slots[c])
-	s.ep, s.lane, s.stage = f.ep, i, flushNew
+	c := w.slab.Alloc(request.Flush)
+	s := request.As[flushOp](&w.slab.Slots[c])
+	s.EP, s.Lane, s.stage = f.ep, i, flushNew
 	st := w.try(c)
 	if st == ucs.OK {
 		w.slab.release(c)
 		return
 	}
 	if f.parent == 0 {
-		f.parent = w.slab.alloc(opFlush)
-		w.slab.slots[f.parent].ep = f.ep
+		f.parent = w.slab.Alloc(request.Flush)
+		w.slab.Slots[f.parent].EP = f.ep
 	}
-	w.slab.slots[f.parent].parts++
-	s = as[flushOp](&w.slab.slots[c])
+	w.slab.Slots[f.parent].Parts++
+	s = request.As[flushOp](&w.slab.Slots[c])
 	s.parent = f.parent
-	s.flags |= flagChild
+	s.Flags |= request.FlagChild
 	if st != ucs.InProgress {
-		s.status = st
-		w.slab.slots[f.parent].parts++ // so that request completes it, not childEnded: its id is not known before
+		s.Status = st
+		w.slab.Slots[f.parent].Parts++ // so that request completes it, not childEnded: its id is not known before
 		w.childEnded(c)
-		w.slab.slots[f.parent].parts--
+		w.slab.Slots[f.parent].Parts--
 	}
 }
 
@@ -142,9 +143,9 @@ func (f *flush) request() Request {
 		return Request{}
 	}
 	w := f.w
-	r := Request{w, w.slab.id(f.parent)}
-	if s := &w.slab.slots[f.parent]; s.parts == 0 {
-		w.end(f.parent, s.status)
+	r := Request{w, w.slab.ID(f.parent)}
+	if s := &w.slab.Slots[f.parent]; s.Parts == 0 {
+		w.end(f.parent, s.Status)
 	}
 	return r
 }
@@ -156,8 +157,8 @@ var flushOperation = operation{progress: (*thread).resumeFlush}
 // once all earlier sends have been matched. slot.parts counts the two. Operations posted
 // later do not delay it.
 func (w *thread) resumeFlush(i uint32) ucs.Status {
-	s := as[flushOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[flushOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if s.stage == flushNew {
 		if st := l.checkOrder(w.resuming); st != ucs.OK {
 			return st
@@ -166,14 +167,14 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 			return ucs.NoResource
 		}
 		// From here on the part has its place: what is posted later does not delay it.
-		s.parts = 1
+		s.Parts = 1
 		switch {
 		case l.emul == nil:
 		case l.emul.unflushed():
-			if st := l.emul.sync(w.slab.token(i)); st != ucs.InProgress {
+			if st := l.emul.sync(w.slab.Token(i)); st != ucs.InProgress {
 				return st
 			}
-			s.parts = 2
+			s.Parts = 2
 		default:
 			if st := l.emul.takeErr(); st != ucs.OK {
 				return st
@@ -181,7 +182,7 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 		}
 		if s.stage = flushInTransport; w.slab.precedes(l.unacked, i) {
 			s.stage = flushBehindSends
-			w.slab.push(&l.unacked, i)
+			w.slab.Push(&l.unacked, i)
 			l.flushes++
 			return ucs.InProgress
 		}
@@ -190,25 +191,25 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 	// it has had its place already (bypassesStall).
 	st := l.status()
 	if st == ucs.OK {
-		st = l.transport().Flush(uct.FlushRemote, w.slab.token(i))
+		st = l.transport().Flush(uct.FlushRemote, w.slab.Token(i))
 	}
 	switch {
 	case st == ucs.NoResource:
 		return st
 	case s.stage == flushReady:
 		w.unlinkFlush(i)
-		if s.flags&flagPending != 0 {
-			w.resumeFlushes(s.lane) // they wait for this one
-			s = as[flushOp](&w.slab.slots[i])
+		if s.Flags&request.FlagPending != 0 {
+			w.resumeFlushes(s.Lane) // they wait for this one
+			s = request.As[flushOp](&w.slab.Slots[i])
 		}
 	}
 	if st != ucs.OK {
 		return st
 	}
-	if s.parts--; s.parts > 0 {
+	if s.Parts--; s.Parts > 0 {
 		return ucs.InProgress
 	}
-	return s.status
+	return s.Status
 }
 
 // A transfer refused when it is posted, for its bounds or a missing right, never began, so
@@ -220,7 +221,7 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 
 // refusedOp is the slot of a refused transfer, which has formRefused.
 type refusedOp struct {
-	_        slotHeader
+	_        request.Header
 	form     rmaForm
 	_        uint32
 	endpoint uint64 // id of the endpoint
@@ -251,14 +252,14 @@ func (f *flush) addRefusals(id uint64) {
 	w.unreportedRefusals = 0
 	b := &w.slab
 	i := uint32(0)
-	for k := b.unclaimedHead; k != 0; k = b.slots[k].next {
-		s := &b.slots[k]
+	for k := b.Unclaimed; k != 0; k = b.Slots[k].Next {
+		s := &b.Slots[k]
 		switch {
-		case s.op < opPut || s.op > opFetch || as[refusedOp](s).form&formRefused == 0 || s.state != slotDone:
-		case id != 0 && as[refusedOp](s).endpoint != id:
+		case s.Op < request.Put || s.Op > request.Fetch || request.As[refusedOp](s).form&formRefused == 0 || s.State != request.StateDone:
+		case id != 0 && request.As[refusedOp](s).endpoint != id:
 			w.unreportedRefusals++
 		default:
-			s.state = slotRead
+			s.State = request.StateRead
 			if i == 0 {
 				i = k
 			}
@@ -269,11 +270,11 @@ func (f *flush) addRefusals(id uint64) {
 	}
 	err := w.slotErr(i)
 	if f.parent == 0 {
-		f.parent = w.slab.alloc(opFlush)
-		w.slab.slots[f.parent].ep = f.ep
+		f.parent = w.slab.Alloc(request.Flush)
+		w.slab.Slots[f.parent].EP = f.ep
 	}
-	if s := &w.slab.slots[f.parent]; s.status == ucs.OK {
-		s.status = ucs.InvalidParam
+	if s := &w.slab.Slots[f.parent]; s.Status == ucs.OK {
+		s.Status = ucs.InvalidParam
 		w.slab.saveErr(f.parent, err)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -30,15 +31,15 @@ type lane struct {
 	fragSeq       uint64 // fragmented messages begun
 	err           error  // why it failed
 
-	closeFlushed   bool  // the worker is closing and has posted the lane's flush
-	fenced         bool  // a fence was posted; it also orders operations on lanes opened later
-	pendingControl chain // control messages that got NoResource
+	closeFlushed   bool          // the worker is closing and has posted the lane's flush
+	fenced         bool          // a fence was posted; it also orders operations on lanes opened later
+	pendingControl request.Chain // control messages that got NoResource
 
 	emul *emulEndpoint // emulated RMA and AMO; nil: not needed yet
 
-	creditsUsed uint32 // credits in use; see lane_credit.go
-	flushes     uint32 // number of flushes in open
-	unacked     chain  // sends that the peer has to acknowledge, and flushes behind them
+	creditsUsed uint32        // credits in use; see lane_credit.go
+	flushes     uint32        // number of flushes in open
+	unacked     request.Chain // sends that the peer has to acknowledge, and flushes behind them
 
 	failedRoutes []failedRoute // routes that failed before this one; see lane_failover.go
 }
@@ -212,9 +213,9 @@ func (w *thread) drainLane(i uint32) {
 	hasReply := func(rx *rxConn) bool { return rx != nil && rx.replyLane == i && rx.replySent }
 	if !drains && !w.life.closing() && l.state != laneFailed && slices.ContainsFunc(w.rxConns, hasReply) {
 		// A flush returns when the replies are acknowledged. It is a use of the lane.
-		c := w.slab.alloc(opDrainLane)
-		s := &w.slab.slots[c]
-		s.lane, s.flags = i, flagReported
+		c := w.slab.Alloc(request.DrainLane)
+		s := &w.slab.Slots[c]
+		s.Lane, s.Flags = i, request.FlagReported
 		w.lanes[i].use()
 		st := w.try(c)
 		if drains = st == ucs.InProgress; !drains {
@@ -258,9 +259,9 @@ func (w *thread) closeLane(i uint32) {
 			rx.iface.iface.Disconnect(rx.id)
 		}
 	}
-	for k := uint32(1); int(k) < len(w.slab.slots); k++ {
+	for k := uint32(1); int(k) < len(w.slab.Slots); k++ {
 		// A part of a flush has nothing to wait for: it fails only if the lane failed.
-		if s := &w.slab.slots[k]; s.op == opFlush && s.state == slotLive && s.lane == i && s.flags&flagChild != 0 {
+		if s := &w.slab.Slots[k]; s.Op == request.Flush && s.State == request.StateLive && s.Lane == i && s.Flags&request.FlagChild != 0 {
 			w.unlinkFlush(k)
 			w.end(k, w.lanes[i].status())
 		}
@@ -268,8 +269,8 @@ func (w *thread) closeLane(i uint32) {
 	w.completeUnacked(i, ucs.Canceled)
 	w.purgeLane(i, ucs.Canceled)
 	w.endReported(i)
-	for k := uint32(1); w.fences > 0 && int(k) < len(w.slab.slots); k++ { // parts of fences
-		if s := &w.slab.slots[k]; s.op == opFence && s.state == slotLive && s.lane == i && s.flags&flagChild != 0 {
+	for k := uint32(1); w.fences > 0 && int(k) < len(w.slab.Slots); k++ { // parts of fences
+		if s := &w.slab.Slots[k]; s.Op == request.Fence && s.State == request.StateLive && s.Lane == i && s.Flags&request.FlagChild != 0 {
 			w.end(k, ucs.Canceled)
 		}
 	}
@@ -289,7 +290,7 @@ func (w *thread) closeLane(i uint32) {
 func (w *thread) purgeLane(i uint32, st ucs.Status) {
 	w.failEmulOps(i, st)
 	w.lanes[i].ep.PendingPurge(func(t uct.Token) {
-		if k := w.slab.find(uint64(t)); k != 0 && w.slab.slots[k].state == slotLive {
+		if k := w.slab.Find(uint64(t)); k != 0 && w.slab.Slots[k].State == request.StateLive {
 			w.end(k, st)
 		}
 	})
@@ -304,7 +305,7 @@ func (w *thread) laneName(i uint32) string {
 
 var drainOperation = operation{progress: (*thread).resumeDrain, complete: func(w *thread, i uint32, _ ucs.Status) bool {
 	// The lane closes if nothing else keeps it open.
-	lane := w.slab.slots[i].lane
+	lane := w.slab.Slots[i].Lane
 	w.slab.release(i)
 	w.lanes[lane].unuse()
 	w.closeIfDrained(lane)
@@ -312,9 +313,9 @@ var drainOperation = operation{progress: (*thread).resumeDrain, complete: func(w
 }}
 
 func (w *thread) resumeDrain(i uint32) ucs.Status {
-	l := &w.lanes[w.slab.slots[i].lane]
+	l := &w.lanes[w.slab.Slots[i].Lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
-	return l.transport().Flush(uct.FlushRemote, w.slab.token(i))
+	return l.transport().Flush(uct.FlushRemote, w.slab.Token(i))
 }

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -119,13 +120,13 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 		// messages wait aside meanwhile, since the queue is in order.
 		l = &w.lanes[i]
 		var others []uint32
-		for k := l.pendingControl.head; k != 0; {
-			s := &w.slab.slots[k]
-			next := s.next
-			if uct.AMID(as[controlOp](s).id) == wire.Peer {
+		for k := l.pendingControl.Head; k != 0; {
+			s := &w.slab.Slots[k]
+			next := s.Next
+			if uct.AMID(request.As[controlOp](s).id) == wire.Peer {
 				w.end(k, ucs.Canceled)
 			} else {
-				w.slab.unlink(&l.pendingControl, k)
+				w.slab.Unlink(&l.pendingControl, k)
 				others = append(others, k)
 			}
 			k = next
@@ -135,7 +136,7 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 			w.sendAddress(i)
 		}
 		for _, k := range others {
-			w.slab.push(&w.lanes[i].pendingControl, k)
+			w.slab.Push(&w.lanes[i].pendingControl, k)
 		}
 		w.tryResumeLane(i)
 		return true
@@ -171,19 +172,19 @@ func (w *thread) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 			return nil, false
 		}
 	}
-	return ks, !slices.ContainsFunc(w.slab.slots, func(s slot) bool {
-		return s.transfersBy(i) && !slices.ContainsFunc(ks, func(k *keyLane) bool { return k.has(&s) })
+	return ks, !slices.ContainsFunc(w.slab.Slots, func(s request.Slot) bool {
+		return transfersBy(&s, i) && !slices.ContainsFunc(ks, func(k *keyLane) bool { return k.has(&s) })
 	})
 }
 
 // transfersBy reports whether s is a put, get or atomic in progress on lane i.
-func (s *slot) transfersBy(i uint32) bool {
-	return s.state == slotLive && s.op >= opPut && s.op <= opFetch && s.lane == i
+func transfersBy(s *request.Slot, i uint32) bool {
+	return s.State == request.StateLive && s.Op >= request.Put && s.Op <= request.Fetch && s.Lane == i
 }
 
 // has reports whether the operation in s uses k.
-func (k *keyLane) has(s *slot) bool {
-	key := as[rmaOp](s).key
+func (k *keyLane) has(s *request.Slot) bool {
+	key := request.As[rmaOp](s).key
 	return key == uint64(k.rkey) || key == uint64(k.emulKey)
 }
 
@@ -197,18 +198,18 @@ func (k *keyLane) emulate(w *thread, c wireup.Candidate) {
 		w.emulLane(k.lane)
 	}
 	k.setEmulationLimits()
-	for n := range w.slab.slots {
-		if s := &w.slab.slots[n]; !s.transfersBy(k.lane) || !old.has(s) {
+	for n := range w.slab.Slots {
+		if s := &w.slab.Slots[n]; !transfersBy(s, k.lane) || !old.has(s) {
 			continue
 		}
 		// Nothing of the operation was posted. So it becomes an emulated operation of k.
-		s := as[rmaOp](&w.slab.slots[n])
+		s := request.As[rmaOp](&w.slab.Slots[n])
 		s.key = uint64(k.rkey)
-		switch s.op {
-		case opPut:
+		switch s.Op {
+		case request.Put:
 			s.form = formEmulated | k.put.pack()
 			w.slab.detachMem(uint32(n))
-		case opGet:
+		case request.Get:
 			s.form = formEmulated | k.get.pack()
 			w.slab.detachMem(uint32(n))
 		default:

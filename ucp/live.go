@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/stats/live"
 )
@@ -252,42 +253,42 @@ func (o *inspector) summary(d *display, now ucs.Time) live.Summary {
 
 	rows := make(map[requestGroup]*live.Requests)
 	seen := make(map[uint64]ucs.Time)
-	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
-		r := &w.slab.slots[i]
-		if r.state == slotDone && r.flags&flagHasResult != 0 {
+	for i := uint32(1); int(i) < len(w.slab.Slots); i++ {
+		r := &w.slab.Slots[i]
+		if r.State == request.StateDone && r.Flags&request.FlagHasResult != 0 {
 			s.Unread++
 		}
 		// Parts are not listed, except those of a flush, which wait for different things.
-		listed := r.flags&flagChild == 0
-		if r.op == opFlush {
-			listed = !listed || r.parts == 0
+		listed := r.Flags&request.FlagChild == 0
+		if r.Op == request.Flush {
+			listed = !listed || r.Parts == 0
 		}
-		if r.state != slotLive || !listed {
+		if r.State != request.StateLive || !listed {
 			continue
 		}
 		since := now
-		if id := w.slab.id(i); len(seen) < maxTold {
+		if id := w.slab.ID(i); len(seen) < maxTold {
 			if t, ok := d.liveSince[id]; ok {
 				since = t
 			}
 			seen[id] = since
 		}
-		k := requestGroup{r.op, r.ep, r.lane, o.stateText(i)}
+		k := requestGroup{r.Op, r.EP, r.Lane, o.stateText(i)}
 		row := rows[k]
 		if row == nil {
-			row = &live.Requests{Op: r.op.String(), Peer: w.peerName(r.ep), Lane: w.laneName(r.lane), State: k.state}
+			row = &live.Requests{Op: r.Op.String(), Peer: w.peerName(r.EP), Lane: w.laneName(r.Lane), State: k.state}
 			rows[k] = row
 		}
 		row.Count++
 		switch {
 		case k.state == statePosted:
-			row.Bytes += uint64(len(w.slab.bufs[i]))
-		case r.op.sends():
-			row.Bytes += as[sendOp](r).length
-		case r.op.receives():
-			row.Bytes += as[recvOp](r).length
-		case r.op == opPut || r.op == opGet:
-			row.Bytes += as[rmaOp](r).length
+			row.Bytes += uint64(len(w.slab.Bufs[i]))
+		case r.Op.Sends():
+			row.Bytes += request.As[sendOp](r).length
+		case r.Op.Receives():
+			row.Bytes += request.As[recvOp](r).length
+		case r.Op == request.Put || r.Op == request.Get:
+			row.Bytes += request.As[rmaOp](r).length
 		}
 		if age := now.Sub(since).Seconds(); row.Count == 1 || age > row.OldestSeconds {
 			row.OldestSeconds, row.Tag = age, o.tagText(i)
@@ -325,7 +326,7 @@ func (o *inspector) describeEndpoint(k uint32) live.Endpoint {
 
 // requestGroup is what the requests of one row have in common.
 type requestGroup struct {
-	op    opKind
+	op    request.Kind
 	ep    uint32
 	lane  uint32
 	state string
@@ -346,24 +347,24 @@ const (
 
 // stateText returns the state of the request in slot i.
 func (o *inspector) stateText(i uint32) string {
-	r := &o.w.slab.slots[i]
+	r := &o.w.slab.Slots[i]
 	switch {
-	case r.flags&flagPending != 0 && o.w.lanes[r.lane].is(slowNoCredit) && r.op.sends():
+	case r.Flags&request.FlagPending != 0 && o.w.lanes[r.Lane].is(slowNoCredit) && r.Op.Sends():
 		return stateNoCredit
-	case r.flags&flagPending != 0 && o.w.lanes[r.lane].is(slowNoCredit) && r.op == opFlush:
+	case r.Flags&request.FlagPending != 0 && o.w.lanes[r.Lane].is(slowNoCredit) && r.Op == request.Flush:
 		return stateBehind
-	case r.flags&flagPending != 0:
+	case r.Flags&request.FlagPending != 0:
 		return stateWaiting
-	case r.op == opTagRecv && o.w.matching.posted.Has(i):
+	case r.Op == request.TagRecv && o.w.matching.posted.Has(i):
 		return statePosted
-	case r.op.receives() && as[recvOp](r).requested():
+	case r.Op.Receives() && request.As[recvOp](r).requested():
 		return stateFetching
-	case r.op == opFlush && as[flushOp](r).stage == flushBehindSends:
+	case r.Op == request.Flush && request.As[flushOp](r).stage == flushBehindSends:
 		return stateBehind
-	case !r.op.sends():
+	case !r.Op.Sends():
 		return stateUnderWay
 	}
-	switch as[sendOp](r).phase {
+	switch request.As[sendOp](r).phase {
 	case phaseMatch:
 		return stateMatch
 	case phaseRTS:
@@ -377,18 +378,18 @@ func (o *inspector) stateText(i uint32) string {
 
 // tagText returns the tag of the request in slot i, "" if it has none.
 func (o *inspector) tagText(i uint32) string {
-	r := &o.w.slab.slots[i]
+	r := &o.w.slab.Slots[i]
 	switch {
-	case r.op == opTagRecv && o.w.matching.posted.Has(i):
+	case r.Op == request.TagRecv && o.w.matching.posted.Has(i):
 		tag, mask := o.w.matching.posted.Pattern(i)
 		if mask != ^uint64(0) {
 			return fmt.Sprintf("%#x/%#x", tag, mask)
 		}
 		return fmt.Sprintf("%#x", tag)
-	case r.op.sends() && r.op != opAMSend:
-		return fmt.Sprintf("%#x", as[sendOp](r).hdr)
-	case r.op == opTagRecv:
-		return fmt.Sprintf("%#x", as[recvOp](r).tag)
+	case r.Op.Sends() && r.Op != request.AMSend:
+		return fmt.Sprintf("%#x", request.As[sendOp](r).hdr)
+	case r.Op == request.TagRecv:
+		return fmt.Sprintf("%#x", request.As[recvOp](r).tag)
 	default:
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucp/internal/keycodec"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -342,17 +343,17 @@ func (m *MemHandle) Query() MemInfo {
 
 // uses reports whether an operation in progress uses memory of buf.
 func (b *slab) uses(buf []byte) bool {
-	for i := range b.slots {
-		s := &b.slots[i]
-		if s.state != slotLive {
+	for i := range b.Slots {
+		s := &b.Slots[i]
+		if s.State != request.StateLive {
 			continue
 		}
-		switch s.op {
-		case opTagSend, opTagSendV, opTagSendSync, opTagRecv, opAMSend, opAMRecv, opAMFetch, opPut, opGet:
+		switch s.Op {
+		case request.TagSend, request.TagSendV, request.TagSendSync, request.TagRecv, request.AMSend, request.AMRecv, request.AMFetch, request.Put, request.Get:
 		default: // it does not use the caller's memory until it completes
 			continue
 		}
-		if overlap(b.bufs[i], buf) {
+		if overlap(b.Bufs[i], buf) {
 			return true
 		}
 		for _, p := range b.vecs[uint32(i)] {

@@ -154,7 +154,7 @@ func (w *thread) doPeriodic() int {
 	s.passes += w.polling.passes
 	w.polling.passes = 0
 	now := ucs.Now()
-	w.slab.tidy(now)
+	w.slab.Tidy(now)
 	w.am.retainer.service()
 	w.polling.eviction.evictIdle(now)
 	if d := w.show; d != nil {

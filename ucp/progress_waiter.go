@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
@@ -115,7 +116,7 @@ func (o *progressOwner) enqueue(b *slab, x *waiter, sleeps bool) {
 	x.sleeps = sleeps
 	if x.id != 0 {
 		i := uint32(x.id)
-		b.slots[i].flags |= flagNotify | flagExtra
+		b.Slots[i].Flags |= request.FlagNotify | request.FlagExtra
 		n := b.listener(i)
 		x.nextOfOp, n.waiters = n.waiters, x
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
@@ -54,7 +55,7 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 func (rx *rxConn) reassembleInto(i uint32) {
 	w := rx.w
 	rx.into, rx.recvSlot = reasmRecv, i
-	r := as[recvOp](&w.slab.slots[i])
+	r := request.As[recvOp](&w.slab.Slots[i])
 	r.tag, r.length = rx.tag, rx.total
 }
 
@@ -77,7 +78,7 @@ func (rx *rxConn) addFragment(data []byte) {
 	w := rx.w
 	switch rx.into {
 	case reasmRecv:
-		if b := w.slab.bufs[rx.recvSlot]; rx.got < uint64(len(b)) {
+		if b := w.slab.Bufs[rx.recvSlot]; rx.got < uint64(len(b)) {
 			copy(b[rx.got:], data)
 		}
 	case reasmPool, reasmHandler:
@@ -113,7 +114,7 @@ func (rx *rxConn) messageComplete() {
 	switch into {
 	case reasmRecv:
 		st := ucs.OK
-		if rx.total > uint64(len(w.slab.bufs[rx.recvSlot])) {
+		if rx.total > uint64(len(w.slab.Bufs[rx.recvSlot])) {
 			st = ucs.Truncated
 		}
 		w.end(rx.recvSlot, st)

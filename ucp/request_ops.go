@@ -1,55 +1,9 @@
 package ucp
 
-import "github.com/goucx/goucx/ucs"
-
-// opKind is the kind of operation that a slot holds.
-type opKind uint8
-
-// Operations.
-const (
-	opNone opKind = iota
-	opTagSend
-	opTagSendUint64
-	opTagSendV
-	opTagSendSync
-	opAMSend
-	opTagRecv
-	opAMRecv
-	opAMFetch
-	opMatched
-	opFlush
-	opFence
-	opFenceMulti // of several lanes; its parts are opFence
-	opCancelFrag
-	opControl
-	opPut
-	opPutUint64
-	opGet
-	opGetUint64
-	opAtomic
-	opFetch
-	opRndvRead
-	opDrainLane // keeps an unreferenced lane open until the replies sent on it are acknowledged
-	numOps
+import (
+	"github.com/goucx/goucx/ucp/internal/request"
+	"github.com/goucx/goucx/ucs"
 )
-
-var opNames = [numOps]string{
-	opNone: "operation", opMatched: "operation",
-	opTagSend: "tag send", opTagSendUint64: "tag send", opTagSendV: "tag send", opTagSendSync: "tag sync send",
-	opAMSend: "active message", opTagRecv: "tag receive", opAMRecv: "active message receive", opAMFetch: "active message receive",
-	opFlush: "flush", opFence: "fence", opFenceMulti: "fence", opCancelFrag: "cancel notice", opControl: "control message",
-	opPut: "put", opPutUint64: "put", opGet: "get", opGetUint64: "get", opAtomic: "atomic", opFetch: "fetch",
-	opRndvRead: "rendezvous read", opDrainLane: "lane drain",
-}
-
-// String returns the name of the operation in errors.
-func (k opKind) String() string { return opNames[min(k, numOps-1)] }
-
-// sends reports whether k sends a message. Its slot is a sendOp.
-func (k opKind) sends() bool { return k >= opTagSend && k <= opAMSend }
-
-// receives reports whether k receives a message into a buffer. Its slot is a recvOp.
-func (k opKind) receives() bool { return k >= opTagRecv && k <= opAMFetch }
 
 // operation describes how an operation is carried out. It serves the slow paths: what runs for each
 // packet, and short completions, call the functions themselves. docs/requests.md has the
@@ -70,25 +24,25 @@ type operation struct {
 // operations has the descriptor of each kind. Code reaches it by thread.operations, because the
 // functions of the descriptors look other descriptors up: a direct reference would be an
 // initialization cycle.
-var operations = [numOps]operation{
-	opTagSend:       tagSendOperation,
-	opTagSendUint64: tagSendOperation,
-	opTagSendV:      tagSendOperation,
-	opTagSendSync:   tagSendOperation,
-	opAMSend:        amSendOperation,
-	opTagRecv:       recvOperation,
-	opAMRecv:        recvOperation,
-	opAMFetch:       prefetchOperation,
-	opFlush:         flushOperation,
-	opFence:         fenceOperation,
-	opCancelFrag:    cancelFragOperation,
-	opControl:       controlOperation,
-	opPut:           transferOperation,
-	opGet:           transferOperation,
-	opPutUint64:     putUint64Operation,
-	opGetUint64:     getUint64Operation,
-	opAtomic:        atomicOperation,
-	opFetch:         fetchOperation,
-	opRndvRead:      readOperation,
-	opDrainLane:     drainOperation,
+var operations = [request.NumKinds]operation{
+	request.TagSend:       tagSendOperation,
+	request.TagSendUint64: tagSendOperation,
+	request.TagSendV:      tagSendOperation,
+	request.TagSendSync:   tagSendOperation,
+	request.AMSend:        amSendOperation,
+	request.TagRecv:       recvOperation,
+	request.AMRecv:        recvOperation,
+	request.AMFetch:       prefetchOperation,
+	request.Flush:         flushOperation,
+	request.Fence:         fenceOperation,
+	request.CancelFrag:    cancelFragOperation,
+	request.Control:       controlOperation,
+	request.Put:           transferOperation,
+	request.Get:           transferOperation,
+	request.PutUint64:     putUint64Operation,
+	request.GetUint64:     getUint64Operation,
+	request.Atomic:        atomicOperation,
+	request.Fetch:         fetchOperation,
+	request.RndvRead:      readOperation,
+	request.DrainLane:     drainOperation,
 }

@@ -314,9 +314,9 @@ func (k *RemoteKey) release() {
 
 // keyInUse reports whether an operation in progress, or a pending one, uses l's key.
 func (b *slab) keyInUse(l *keyLane) bool {
-	for i := range b.slots {
-		s := &b.slots[i]
-		if s.transfersBy(l.lane) && l.has(s) {
+	for i := range b.Slots {
+		s := &b.Slots[i]
+		if transfersBy(s, l.lane) && l.has(s) {
 			return true
 		}
 	}

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
@@ -19,7 +20,7 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 		return
 	}
 	if i := w.matching.posted.Match(tag); i != 0 {
-		as[recvOp](&w.slab.slots[i]).tag = tag
+		request.As[recvOp](&w.slab.Slots[i]).tag = tag
 		rx.requestData(i, id, n)
 		return
 	}
@@ -39,17 +40,17 @@ func (rx *rxConn) requestData(i uint32, id, n uint64) {
 	if fault.Enabled {
 		fault.At(fault.RTR)
 	}
-	r := as[recvOp](&w.slab.slots[i])
+	r := request.As[recvOp](&w.slab.Slots[i])
 	r.length, r.senderID, r.received = n, id, 0
 	r.recv, r.rx = recvRequested, rx.index
-	r.ep, r.flags = 0, r.flags&^flagTied // from now on the receive depends on the message's sender
+	r.EP, r.Flags = 0, r.Flags&^request.FlagTied // from now on the receive depends on the message's sender
 	rx.pendingFetches++
 	w.count.Inc(cntRndvRequested)
-	wanted := min(n, uint64(len(w.slab.bufs[i])))
-	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.id(i), b: wanted}
+	wanted := min(n, uint64(len(w.slab.Bufs[i])))
+	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.ID(i), b: wanted}
 	if rx.shouldRead(wanted) {
 		ask.id = wire.RTL
-		as[recvOp](&w.slab.slots[i]).recv = recvAwaitsKey
+		request.As[recvOp](&w.slab.Slots[i]).recv = recvAwaitsKey
 	}
 	if !rx.reply(ask) {
 		w.completeFetch(i, ucs.Unreachable)
@@ -63,7 +64,7 @@ func (rx *rxConn) requestData(i uint32, id, n uint64) {
 // dataReceived completes a receive whose data has arrived.
 func (w *thread) dataReceived(i uint32) {
 	st := ucs.OK
-	if as[recvOp](&w.slab.slots[i]).length > uint64(len(w.slab.bufs[i])) {
+	if request.As[recvOp](&w.slab.Slots[i]).length > uint64(len(w.slab.Bufs[i])) {
 		st = ucs.Truncated
 	}
 	w.completeFetch(i, st)
@@ -71,7 +72,7 @@ func (w *thread) dataReceived(i uint32) {
 
 // completeFetch completes a receive that has requested its data.
 func (w *thread) completeFetch(i uint32, st ucs.Status) {
-	r := as[recvOp](&w.slab.slots[i])
+	r := request.As[recvOp](&w.slab.Slots[i])
 	w.rxConns[r.rx].pendingFetches--
 	r.recv = recvPosted
 	w.end(i, st)
@@ -84,8 +85,8 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	r := as[recvOp](&w.slab.slots[i])
-	b := w.slab.bufs[i]
+	r := request.As[recvOp](&w.slab.Slots[i])
+	b := w.slab.Bufs[i]
 	wanted := min(r.length, uint64(len(b)))
 	if len(data) == 0 || uint64(len(data)) > wanted-r.received {
 		wi.protocolError(rx)
@@ -119,8 +120,8 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 		}
 	case rx.pendingReplies > 0 && rx.dropRTS(id):
 	case rx.pendingFetches > 0:
-		for i := range w.slab.slots {
-			if r := &w.slab.slots[i]; r.fetchesFrom(rx) && as[recvOp](r).senderID == id {
+		for i := range w.slab.Slots {
+			if r := &w.slab.Slots[i]; fetchesFrom(r, rx) && request.As[recvOp](r).senderID == id {
 				w.completeFetch(uint32(i), ucs.Canceled)
 				return
 			}
@@ -130,8 +131,8 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 }
 
 // fetchesFrom reports whether the slot is a receive that has requested data from src.
-func (s *slot) fetchesFrom(src *rxConn) bool {
-	return s.op.receives() && s.state == slotLive && as[recvOp](s).requested() && as[recvOp](s).rx == src.index
+func fetchesFrom(s *request.Slot, src *rxConn) bool {
+	return s.Op.Receives() && s.State == request.StateLive && request.As[recvOp](s).requested() && request.As[recvOp](s).rx == src.index
 }
 
 // dropRTS drops the message of rx whose RTS has this id, unless a receive has
@@ -173,56 +174,25 @@ func (rx *rxConn) failRendezvous(reason error) {
 	if rx.peer != 0 {
 		name = shortID(w.peers.UUID(rx.peer))
 	}
-	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.slots); i++ {
-		if r := &w.slab.slots[i]; r.fetchesFrom(rx) {
-			w.slab.saveErr(uint32(i), &OpError{Op: r.op.String(), Peer: name, Err: reason})
+	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
+		if r := &w.slab.Slots[i]; fetchesFrom(r, rx) {
+			w.slab.saveErr(uint32(i), &OpError{Op: r.Op.String(), Peer: name, Err: reason})
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
-}
-
-// idCheck is the result of checking an id that a peer sent. A peer may only name an
-// operation that it was sent the id of. Anything else is a protocol violation: see
-// sendByID and fetchByID.
-type idCheck uint8
-
-const (
-	idLive      idCheck = iota // an operation that has not completed
-	idCompleted                // an operation that has completed: the message crossed its completion
-	idUnknown                  // no operation whose id any peer was sent
-)
-
-// checkID classifies an id. It does not check which peer sent it.
-func (b *slab) checkID(id uint64) (uint32, idCheck) {
-	i, gen := uint32(id), uint32(id>>32)
-	if i == 0 || int(i) >= len(b.slots) || gen == 0 || gen > genMask {
-		return 0, idUnknown
-	}
-	s := &b.slots[i]
-	switch {
-	case s.gen != gen && (s.gen-gen)&genMask > genMask/2:
-		return 0, idUnknown // a generation not reached yet
-	case s.gen != gen:
-		return 0, idCompleted
-	case s.state == slotFree:
-		return 0, idUnknown // the slot was not used in this generation yet
-	case s.state != slotLive:
-		return 0, idCompleted
-	}
-	return i, idLive
 }
 
 // sendByID returns the slot of the send with this id, if it goes to the sender of s. It
 // returns 0 if the send has completed. Any other id fails s.
 func (wi *workerIface) sendByID(rx *rxConn, id uint64) uint32 {
 	w := &wi.w.t
-	i, what := w.slab.checkID(id)
-	if what == idCompleted && rx.peer != 0 {
+	i, what := w.slab.CheckID(id)
+	if what == request.IDCompleted && rx.peer != 0 {
 		w.count.Inc(cntStale)
 		return 0
 	}
-	if what == idLive && rx.peer != 0 {
-		if k := &w.slab.slots[i]; k.op.sends() && w.lanes[k.lane].peer == rx.peer {
+	if what == request.IDLive && rx.peer != 0 {
+		if k := &w.slab.Slots[i]; k.Op.Sends() && w.lanes[k.Lane].peer == rx.peer {
 			return i
 		}
 	}
@@ -234,13 +204,13 @@ func (wi *workerIface) sendByID(rx *rxConn, id uint64) uint32 {
 // returns 0 if the receive has completed. Any other id fails s.
 func (wi *workerIface) fetchByID(rx *rxConn, id uint64) uint32 {
 	w := &wi.w.t
-	i, what := w.slab.checkID(id)
-	if what == idCompleted && rx.peer != 0 {
+	i, what := w.slab.CheckID(id)
+	if what == request.IDCompleted && rx.peer != 0 {
 		w.count.Inc(cntStale)
 		return 0
 	}
-	if what == idLive {
-		if w.slab.slots[i].fetchesFrom(rx) {
+	if what == request.IDLive {
+		if fetchesFrom(&w.slab.Slots[i], rx) {
 			return i
 		}
 	}

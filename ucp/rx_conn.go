@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup"
@@ -206,7 +207,7 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 // failRxConn fails the messages and the data that were expected from s.
 func (rx *rxConn) failRxConn(reason error) {
 	if rx.into == reasmRecv {
-		rx.w.slab.saveErr(rx.recvSlot, &OpError{Op: opTagRecv.String(), Err: reason})
+		rx.w.slab.saveErr(rx.recvSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
 	}
 	rx.dropPartial(ucs.PeerFailed)
 	rx.failRendezvous(reason)

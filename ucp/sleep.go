@@ -133,7 +133,7 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 	}
 	w.count.Inc(cntSlept)
 	start := ucs.Now()
-	if sweep := w.slab.sweepAll(start); sweep > 0 && (d < 0 || sweep < d) {
+	if sweep := w.slab.SweepAll(start); sweep > 0 && (d < 0 || sweep < d) {
 		d = sweep
 	}
 	if w.poll(math.MaxInt, d) > 0 {
@@ -272,7 +272,7 @@ func (w *Worker) Arm() error {
 		w.t.show.publishBeforeSleep(&w.t)
 	}
 	within := w.t.polling.serviceInterval
-	if sweep := w.t.slab.sweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
+	if sweep := w.t.slab.SweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
 		within = sweep
 	}
 	switch k := &w.t.polling.wake; { // a call of signal after within, unless Arm is called again before

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
@@ -22,7 +23,7 @@ type thread struct {
 
 	slab slab
 
-	operations         *[numOps]operation
+	operations         *[request.NumKinds]operation
 	eps                []epSlot
 	epFree             uint32
 	cold               coldEps

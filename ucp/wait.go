@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/uct"
@@ -52,7 +53,7 @@ func (p *waitLoop) after(ctx context.Context, w *thread, n int, id uint64) error
 //go:noinline
 func (p *waitLoop) slow(ctx context.Context, w *thread, id uint64) error {
 	sleepy, err := p.look(ctx, w)
-	if sleepy && (id == 0 || w.slab.live(id)) {
+	if sleepy && (id == 0 || w.slab.Live(id)) {
 		w.sleep(ctx, p)
 	}
 	return err
@@ -199,7 +200,7 @@ func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint,
 		}
 	}
 	for i := range w.lanes {
-		if w.lanes[i].unacked.head != 0 {
+		if w.lanes[i].unacked.Head != 0 {
 			lane(uint32(i), uct.WaitForReply)
 		}
 	}
@@ -213,9 +214,9 @@ func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint,
 			report(nil, id, uct.WaitForReply)
 		}
 	}
-	for i := 1; least <= uct.WaitForClose && i < len(w.slab.slots); i++ {
-		if s := &w.slab.slots[i]; s.state == slotLive && s.flags&flagTied != 0 {
-			lane(w.eps[s.ep].lane, uct.WaitForClose)
+	for i := 1; least <= uct.WaitForClose && i < len(w.slab.Slots); i++ {
+		if s := &w.slab.Slots[i]; s.State == request.StateLive && s.Flags&request.FlagTied != 0 {
+			lane(w.eps[s.EP].lane, uct.WaitForClose)
 		}
 	}
 }

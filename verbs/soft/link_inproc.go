@@ -158,7 +158,8 @@ func (q *qp) inboxFull() bool {
 // peerConsumes reports whether the peer has consumed packets of its inbox since the last
 // call.
 func (q *qp) peerConsumes() bool {
-	h := q.route.peer.inbox.consumed()
+	g := q.route.peer.inbox.readRing.Load()
+	h := g.base + g.head.Load()
 	moved := h != q.peerConsumed
 	q.peerConsumed = h
 	return moved

@@ -101,7 +101,8 @@ func (q *qp) unsent() int {
 }
 
 // delaySend reports whether everything that could be sent is delayed to form a larger
-// batch.
+// batch. An ACK alone is delayed until the socket has been found empty. It may then cover
+// more packets, or be sent in the batch of a request if the program responds.
 func (q *qp) delaySend(now ucs.Time) bool {
 	s := &q.rsp
 	if s.pendingResponses != 0 || s.nak != 0 || s.ackState == ackDue && q.route.foreign {
