@@ -126,7 +126,7 @@ func (w *thread) detach(k uint32) {
 		if s.state != slotLive && s.status != ucs.OK {
 			w.saveErr(i, w.slotErr(i))
 			if s.flags&flagHasResult == 0 {
-				w.slab.addUnclaimed(i)
+				w.slab.keepUnclaimed(i)
 			}
 		}
 		w.clearPending(i)

@@ -108,11 +108,11 @@ func (w *thread) settleSlot(i uint32, consumed, errorRead bool) {
 		w.slab.release(i)
 	case errorRead:
 		s.state = slotRead
-		w.slab.addUnclaimed(i)
+		w.slab.keepUnclaimed(i)
 	default:
 		s.state = slotDone
 		if s.ep == 0 {
-			w.slab.addUnclaimed(i)
+			w.slab.keepUnclaimed(i)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (w *thread) look(id uint64) (ended bool, err error) {
 	err = w.slotErr(i)
 	if s.flags&flagHasResult == 0 {
 		s.state = slotRead
-		w.slab.addUnclaimed(i)
+		w.slab.keepUnclaimed(i)
 	}
 	return true, err
 }

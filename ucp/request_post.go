@@ -120,7 +120,7 @@ func (w *thread) endSlow(i uint32, st ucs.Status) {
 	default:
 		s.state = slotDone
 		if s.ep == 0 {
-			w.slab.addUnclaimed(i)
+			w.slab.keepUnclaimed(i)
 		}
 	}
 }

@@ -7,15 +7,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucs"
 )
 
-// fullSlab has n slots with buffers, of which every third is of an operation that has
+// fullTable has n slots with buffers, of which every third is of an operation that has
 // not ended.
-func fullSlab(n int) *slab {
-	var b slab
-	b.init(&pool.Pool{})
+func fullTable(n int) *table {
+	var b table
 	for len(b.slots) < n {
 		b.grow()
 	}
@@ -27,7 +25,7 @@ func fullSlab(n int) *slab {
 }
 
 // held counts the buffers that sweeps are to drop, and those that they are to keep.
-func (b *slab) held() (drop, keep int) {
+func (b *table) held() (drop, keep int) {
 	for i := range b.slots[1:] {
 		switch {
 		case b.bufs[i+1] == nil:
@@ -44,7 +42,7 @@ func (b *slab) held() (drop, keep int) {
 // however seldom passes come.
 func TestTidyReachesEverySlotInTime(t *testing.T) {
 	for _, every := range []time.Duration{20 * time.Microsecond, 3 * time.Millisecond, 400 * time.Millisecond, 2 * time.Second} {
-		b := fullSlab(100_000)
+		b := fullTable(100_000)
 		_, live := b.held()
 		now := ucs.Time(time.Second)
 		b.tidy(now)
@@ -60,7 +58,7 @@ func TestTidyReachesEverySlotInTime(t *testing.T) {
 
 // A worker that sleeps sweeps before, and once more soon after it did so.
 func TestSweepBeforeSleep(t *testing.T) {
-	b := fullSlab(1000)
+	b := fullTable(1000)
 	now := ucs.Time(time.Second)
 	require.Zero(t, b.sweepAll(now))
 	drop, _ := b.held()

@@ -1,9 +1,12 @@
+// Package request has the slots of a worker's operations: the free list, the generations by which a
+// peer or a caller refers to an operation, chains of slots, and the completions that nobody has
+// claimed. Callbacks, registered memory and all else that refers to a worker stays in package ucp, by
+// the index of the slot. docs/requests.md has the states.
 package ucp
 
 import (
 	"time"
 
-	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -40,14 +43,14 @@ type slotHeader struct {
 	state  slotState
 	status ucs.Status
 	flags  slotFlags
-	ep     uint32 // index of the endpoint in thread.eps; 0: none
-	lane   uint32 // index of the lane in Thread.lanes; 0: none
+	ep     uint32 // index of the endpoint; 0: none
+	lane   uint32 // index of the lane; 0: none
 	parts  uint32 // parts that have not completed
 }
 
 // slot is an operation in flight, and then its result. It has 64 bytes and no pointer: the
 // garbage collector never scans it, and writes to it need no write barrier. The caller's
-// buffer is at the same index in slab.bufs.
+// buffer is at the same index in Table.Bufs.
 //
 // Behind the header each operation has fields of its own: a view is a struct of the same
 // size, and as reads the slot as that view. Slots move in memory when the slab grows, so a
@@ -59,8 +62,9 @@ type slot struct {
 	words [4]uint64
 }
 
-// slab holds the slots of a worker.
-type slab struct {
+// table holds the slots of a worker and the callers' buffers. What else an operation holds is
+// outside of it, by the index of its slot.
+type table struct {
 	slots []slot   // by index; 0 is no slot
 	bufs  [][]byte // the callers' buffers; sweep clears those of completed operations
 	free  uint32   // first free slot; 0: grow
@@ -69,16 +73,8 @@ type slab struct {
 	tidied   ucs.Time // time of the last call of tidy
 	sweptAll ucs.Time // when sweepAll swept last; 0: never
 
-	// State outside of the slots that have flagExtra.
-	vecs      map[uint32][][]byte   // pieces of opTagSendV
-	listeners []listener            // callbacks and waiters by slot; shorter than slots if none was needed
-	errs      map[uint32]error      // errors that outlive what they are made from
-	copies    map[uint32]pool.Chunk // pool memory that holds the buffer
-	opMems    []opMem               // registered memory by slot; shorter than slots if none was needed
-	pool      *pool.Pool
-
-	unclaimed                    int // slots in the list of unclaimed completions
-	unclaimedHead, unclaimedTail uint32
+	unclaimedHead, unclaimedTail uint32 // list of unclaimed completions
+	unclaimed                    int    // its length
 }
 
 const (
@@ -88,19 +84,11 @@ const (
 	genMask      = 1<<31 - 1
 )
 
-func (b *slab) init(p *pool.Pool) {
-	b.vecs = make(map[uint32][][]byte)
-	b.errs = make(map[uint32]error)
-	b.copies = make(map[uint32]pool.Chunk)
-	b.pool = p
-	b.grow()
-}
-
 // alloc returns a live slot. It clears the fields that all operations read; the caller
 // sets the others.
 //
 //hot:bench BenchmarkTagPair
-func (b *slab) alloc(op opKind) uint32 {
+func (b *table) alloc(op opKind) uint32 {
 	i := b.free
 	if i == 0 {
 		i = b.grow()
@@ -115,7 +103,7 @@ func (b *slab) alloc(op opKind) uint32 {
 // nextToken returns the token of the slot that the next take returns. So an operation takes a
 // slot only if the transport returns InProgress. It is sound because a transport never
 // calls back outside its Progress.
-func (b *slab) nextToken() uct.Token {
+func (b *table) nextToken() uct.Token {
 	if b.free == 0 {
 		b.grow()
 	}
@@ -124,12 +112,12 @@ func (b *slab) nextToken() uct.Token {
 
 // token returns the uct.Token of slot i; id returns the id that the caller of an
 // operation gets.
-func (b *slab) token(i uint32) uct.Token { return uct.Token(b.id(i)) }
+func (b *table) token(i uint32) uct.Token { return uct.Token(b.id(i)) }
 
-func (b *slab) id(i uint32) uint64 { return uint64(b.slots[i].gen)<<32 | uint64(i) }
+func (b *table) id(i uint32) uint64 { return uint64(b.slots[i].gen)<<32 | uint64(i) }
 
 // find returns the slot with this id, 0 if it was released.
-func (b *slab) find(id uint64) uint32 {
+func (b *table) find(id uint64) uint32 {
 	i := uint32(id)
 	if int(i) >= len(b.slots) || b.slots[i].gen != uint32(id>>32) || b.slots[i].state == slotFree {
 		return 0
@@ -138,17 +126,14 @@ func (b *slab) find(id uint64) uint32 {
 }
 
 // live reports whether operation id has not completed.
-func (b *slab) live(id uint64) bool {
+func (b *table) live(id uint64) bool {
 	i := b.find(id)
 	return i != 0 && b.slots[i].state == slotLive
 }
 
-// release makes slot i free. Requests that refer to it report success from now on.
-func (b *slab) release(i uint32) {
+// recycle makes slot i free. Requests that refer to it report success from now on.
+func (b *table) recycle(i uint32) {
 	s := &b.slots[i]
-	if s.flags&flagExtra != 0 {
-		b.dropExtra(i)
-	}
 	b.bufs[i] = nil
 	s.gen = nextGen(s.gen)
 	s.state = slotFree
@@ -156,37 +141,13 @@ func (b *slab) release(i uint32) {
 	b.free = i
 }
 
+// nextGen returns the generation after g.
 func nextGen(g uint32) uint32 { return max((g+1)&genMask, 1) }
-
-// dropExtra drops all state outside of slot i.
-//
-//go:noinline
-func (b *slab) dropExtra(i uint32) {
-	b.dropBuffers(i)
-	if int(i) < len(b.listeners) {
-		b.listeners[i] = listener{}
-	}
-	delete(b.errs, i)
-}
-
-// dropBuffers drops the memory of the completed operation in slot i. Its result stays.
-func (b *slab) dropBuffers(i uint32) {
-	b.bufs[i] = nil
-	if b.slots[i].flags&flagExtra == 0 {
-		return
-	}
-	if c, ok := b.copies[i]; ok {
-		b.pool.Put(c)
-		delete(b.copies, i)
-	}
-	b.detachMem(i)
-	delete(b.vecs, i)
-}
 
 // grow adds slots and returns the first free one.
 //
 //go:noinline
-func (b *slab) grow() uint32 {
+func (b *table) grow() uint32 {
 	n := max(len(b.slots), 1)
 	k := max(slabStart, n/2)
 	b.slots = append(b.slots, make([]slot, n+k-len(b.slots))...)
@@ -199,11 +160,12 @@ func (b *slab) grow() uint32 {
 	return b.free
 }
 
-// addUnclaimed keeps slot i, whose result may never be read, until maxUnclaimed others follow.
-func (b *slab) addUnclaimed(i uint32) {
+// addUnclaimed keeps slot i, whose result may never be read, until maxUnclaimed others follow. It
+// returns the slot that is not kept any more, 0 if there is none.
+func (b *table) addUnclaimed(i uint32) (first uint32) {
 	s := &b.slots[i]
 	if s.flags&flagUnclaimed != 0 {
-		return
+		return 0
 	}
 	s.flags |= flagUnclaimed
 	s.next = 0
@@ -213,20 +175,20 @@ func (b *slab) addUnclaimed(i uint32) {
 		b.slots[b.unclaimedTail].next = i
 	}
 	b.unclaimedTail = i
-	b.unclaimed++
-	if b.unclaimed > maxUnclaimed {
-		first := b.unclaimedHead
-		b.unclaimedHead = b.slots[first].next
-		b.unclaimed--
-		b.release(first)
+	if b.unclaimed++; b.unclaimed <= maxUnclaimed {
+		return 0
 	}
+	first = b.unclaimedHead
+	b.unclaimedHead = b.slots[first].next
+	b.unclaimed--
+	return first
 }
 
 // chain is a doubly linked queue of live slots, through slot.next and slot.prev. A slot
 // is in at most one chain.
 type chain struct{ head, tail uint32 }
 
-func (b *slab) push(c *chain, i uint32) {
+func (b *table) push(c *chain, i uint32) {
 	s := &b.slots[i]
 	s.next, s.prev = 0, c.tail
 	if c.tail == 0 {
@@ -238,7 +200,7 @@ func (b *slab) push(c *chain, i uint32) {
 }
 
 // unlink removes slot i from c, which contains it.
-func (b *slab) unlink(c *chain, i uint32) {
+func (b *table) unlink(c *chain, i uint32) {
 	s := &b.slots[i]
 	if s.prev == 0 {
 		c.head = s.next
@@ -252,7 +214,7 @@ func (b *slab) unlink(c *chain, i uint32) {
 	}
 }
 
-// The fast paths of receives leave the buffer of a completed operation in slab.bufs:
+// The fast paths of receives leave the buffer of a completed operation in Table.Bufs:
 // clearing it would slow down each of them. The slot's next operation overwrites it, or
 // sweep clears it. sweep reaches every slot within sweepTime while the worker is
 // progressed. All other paths clear the buffer themselves, in dropBuffers or release. So no
@@ -262,7 +224,7 @@ func (b *slab) unlink(c *chain, i uint32) {
 const sweepTime = 500 * time.Millisecond
 
 // sweep clears the buffers of completed operations in the next n slots.
-func (b *slab) sweep(n int) {
+func (b *table) sweep(n int) {
 	for range n {
 		if b.swept++; int(b.swept) >= len(b.slots) {
 			b.swept = 1
@@ -274,7 +236,7 @@ func (b *slab) sweep(n int) {
 }
 
 // tidy sweeps the slots that are due since its last call. Progress passes call it.
-func (b *slab) tidy(now ucs.Time) {
+func (b *table) tidy(now ucs.Time) {
 	past := min(now.Sub(b.tidied), sweepTime)
 	b.tidied = now
 	due := len(b.slots) * int(past/time.Microsecond) / int(sweepTime/time.Microsecond)
@@ -283,11 +245,42 @@ func (b *slab) tidy(now ucs.Time) {
 
 // sweepAll sweeps all slots before the worker sleeps. If it did so a moment ago, it returns
 // how long the worker may sleep until the next sweep is due. 0: without a bound.
-func (b *slab) sweepAll(now ucs.Time) time.Duration {
+func (b *table) sweepAll(now ucs.Time) time.Duration {
 	if wait := b.sweptAll.Add(sweepTime / 2).Sub(now); b.sweptAll != 0 && wait > 0 {
 		return wait
 	}
 	b.sweptAll = now
 	b.sweep(len(b.slots))
 	return 0
+}
+
+// idCheck is the result of checking an id that a peer sent. A peer may only name an
+// operation that it was sent the id of. Anything else is a protocol violation: see
+// sendByID and fetchByID.
+type idCheck uint8
+
+const (
+	idLive      idCheck = iota // an operation that has not completed
+	idCompleted                // an operation that has completed: the message crossed its completion
+	idUnknown                  // no operation whose id any peer was sent
+)
+
+// checkID classifies an id. It does not check which peer sent it.
+func (b *table) checkID(id uint64) (uint32, idCheck) {
+	i, gen := uint32(id), uint32(id>>32)
+	if i == 0 || int(i) >= len(b.slots) || gen == 0 || gen > genMask {
+		return 0, idUnknown
+	}
+	s := &b.slots[i]
+	switch {
+	case s.gen != gen && (s.gen-gen)&genMask > genMask/2:
+		return 0, idUnknown // a generation not reached yet
+	case s.gen != gen:
+		return 0, idCompleted
+	case s.state == slotFree:
+		return 0, idUnknown // the slot was not used in this generation yet
+	case s.state != slotLive:
+		return 0, idCompleted
+	}
+	return i, idLive
 }
