@@ -5,11 +5,15 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// Pending ACKs. A flow with a pending ACK becomes its peer's owed flow, so the next packet to
-// the peer carries the ACK. It is also listed in iface.pendingACKs. flushAgedACKs runs at each reading of
-// the clock and sends the ACKs that were listed before the previous one. So an ACK waits for
-// one to two intervals to be piggybacked. An urgent ACK is listed in iface.urgentACKs, and
-// flushUrgentACKs sends it at the end of the pass.
+// A flow with a pending ACK becomes its peer's pendingACK, so the next packet to the peer carries
+// the ACK. It is also listed in iface.pendingACKs. flushAgedACKs runs at each reading of the clock
+// and sends the ACKs that were listed before the previous reading. So an ACK waits for one to two
+// intervals to be piggybacked. An urgent ACK is listed in iface.urgentACKs, and flushUrgentACKs
+// sends it at the end of the pass.
+//
+// Invariant: a flow with a pending ACK is in one of the lists, so its ACK is sent without another
+// packet from either side. A list may also hold flows whose ACK was piggybacked since, or that
+// were removed: sendACK skips them.
 
 // handleACK processes an ACK of one of this side's flows, received from queue pair from. sel
 // is nil if the ACK is piggybacked.
@@ -21,7 +25,7 @@ func (f *iface) handleACK(h *arq.Header, sel *arq.Selective, from verbs.QPN) {
 		return
 	}
 	e := f.eps[s.Tag]
-	if e.p.addr.qpn != from {
+	if e.p.addr.QPN != from {
 		return
 	}
 	if sel != nil {
@@ -48,36 +52,16 @@ func (f *iface) handleACK(h *arq.Header, sel *arq.Selective, from verbs.QPN) {
 //hot:bench BenchmarkAM
 func (f *iface) scheduleACK(r *arq.Receiver) {
 	f.peers[r.Peer].pendingACK = r
-	if r.Tag&(ackListed|ackUrgent) != ackListed || r.AckUrgent() {
-		f.listACK(r)
-	}
-}
-
-func (f *iface) listACK(r *arq.Receiver) {
-	if r.AckUrgent() {
+	switch {
+	case r.AckUrgent():
 		if r.Tag&ackUrgent == 0 {
 			r.Tag |= ackUrgent
 			f.urgentACKs = append(f.urgentACKs, r)
 		}
-		return
-	}
-	if r.Tag&ackListed == 0 && r.AckPending() {
+	case r.Tag&ackListed == 0 && r.AckPending():
 		r.Tag |= ackListed
 		f.pendingACKs = append(f.pendingACKs, r)
 	}
-}
-
-// piggybackACK returns the ACK word to piggyback on a packet to p, or 0 if there is none. A flow
-// with out-of-order packets needs a selective ACK, which is a packet of its own.
-//
-//hot:bench BenchmarkAM
-func (f *iface) piggybackACK(p *peer) uint64 {
-	r := p.pendingACK
-	p.pendingACK = nil
-	if r.Held() != 0 || !r.AckPending() {
-		return 0
-	}
-	return r.AckWord(uint8(f.recvWindow))
 }
 
 // sendACK sends the pending ACK of a flow in a packet of its own.

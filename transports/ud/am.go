@@ -108,7 +108,8 @@ func (e *endpoint) CommitAM(n int) {
 		return
 	}
 	e.resLen = -1
-	e.send(e.resSlot, f.tx.bytes(e.resSlot)[:arq.HeaderLen+n], e.resID, e.resHdr)
+	k, i := f.tx.at(e.resSlot)
+	e.send(e.resSlot, k.Bytes(i)[:arq.HeaderLen+n], e.resID, e.resHdr)
 }
 
 // Abort: see uct.Endpoint.
@@ -144,10 +145,11 @@ func (e *endpoint) allocPacket(id uct.AMID, n int) (uint32, []byte, uct.Status) 
 		}
 		slot = f.tx.take(n)
 	}
-	return slot, f.tx.bytes(slot)[:n], ucs.OK
+	k, i := f.tx.at(slot)
+	return slot, k.Bytes(i)[:n], ucs.OK
 }
 
-// allocPacketSlow is the slow path of room. It starts the flow and reaps send completions. It
+// allocPacketSlow is the slow half of allocPacket. It starts the flow and polls the send CQ. It
 // returns OK if a packet can be sent afterwards.
 //
 //go:noinline
@@ -184,8 +186,8 @@ func (e *endpoint) send(slot uint32, b []byte, id uct.AMID, hdr uint64) {
 	f := e.f
 	binary.LittleEndian.PutUint64(b[16:], hdr)
 	b[0] = byte(id) // the AM ID, until transmit writes the header word
-	f.tx.setLen(slot, len(b))
-	f.tx.setReadBy(slot, 0)
+	k, i := f.tx.at(slot)
+	k.lens[i], k.lastWR[i] = uint16(len(b)), 0
 	if !e.inUnacked {
 		e.startUnacked()
 	}
@@ -198,16 +200,13 @@ func (e *endpoint) send(slot uint32, b []byte, id uct.AMID, hdr uint64) {
 	}
 }
 
-// startUnacked adds e to iface.unacked and sets its timer. send calls it for the first message
+// startUnacked reads the clock and adds e to iface.unacked. send calls it for the first message
 // after everything was acknowledged.
 //
 //go:noinline
 func (e *endpoint) startUnacked() {
 	e.f.now = ucs.Now()
-	e.inUnacked = true
-	e.f.unacked = append(e.f.unacked, e)
-	e.f.nextDeadline = min(e.f.nextDeadline, e.f.now.Add(e.f.conf.MinRTO))
-	e.f.SetAlarm(e.f.nextDeadline)
+	e.addUnacked(e.f.now.Add(e.f.conf.MinRTO))
 }
 
 // transmitReady transmits packets while the window and the send queue have room.
@@ -228,20 +227,24 @@ func (e *endpoint) transmitReady() {
 func (e *endpoint) transmit(slot uint32, a uint64) {
 	f, p := e.f, e.p
 	var ack uint64
-	if p.pendingACK != nil {
-		ack = f.piggybackACK(p)
+	if r := p.pendingACK; r != nil {
+		p.pendingACK = nil
+		if r.Held() == 0 && r.AckPending() { // else: a flow with out-of-order packets needs a selective ACK, a packet of its own
+			ack = r.AckWord(uint8(f.recvWindow))
+		}
 	}
 	if id, end := arq.EndID(slot); end {
 		h := arq.Header{A: a | uint64(id), B: ack}
 		f.sendControl(p, &h, nil)
 		return
 	}
-	b := f.tx.bytes(slot)[:f.tx.len(slot)]
-	if f.tx.readBy(slot) > f.completedID {
-		if f.pollSendCQ(); f.tx.readBy(slot) > f.completedID {
+	k, i := f.tx.at(slot)
+	if k.lastWR[i] > f.completedID {
+		if f.pollSendCQ(); k.lastWR[i] > f.completedID {
 			return // The device has not sent the previous copy yet. For the flow this one counts as lost.
 		}
 	}
+	b := k.Bytes(i)[:k.lens[i]]
 	binary.LittleEndian.PutUint64(b, a|uint64(b[0]&(uct.NumAMIDs-1)))
 	binary.LittleEndian.PutUint64(b[8:], ack)
 	f.post(p, slot, b)

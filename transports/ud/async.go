@@ -26,7 +26,7 @@ func (f *iface) runSection(now ucs.Time, event bool) {
 	if event {
 		f.disarm()
 	}
-	if f.closed {
+	if f.state == ifaceClosed {
 		return
 	}
 	f.stats.Inc(statSections)
@@ -52,7 +52,7 @@ func (f *iface) runSection(now ucs.Time, event bool) {
 	f.repost()
 	f.flushPosts()
 	f.batching = false
-	if f.sleeping && f.hasReports() {
+	if f.state == ifaceSleeping && f.hasReports() {
 		f.wake.Raise()
 	}
 	f.CallUnattended(f.hasResumable)

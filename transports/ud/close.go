@@ -5,59 +5,53 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
 )
 
-// Close notifies all peers. It waits a bounded time until they have acknowledged
-// everything that was accepted.
+const (
+	// silentPeerTimeout is how long Close waits for a peer that sends nothing, if only Close or End
+	// packets are unacknowledged.
+	silentPeerTimeout = 100 * time.Millisecond
+	// echoWait bounds how long Close waits for its own datagram, which a lossy link may drop.
+	echoWait = 5 * time.Millisecond
+)
+
+// Close ends all flows: it sends End to the receivers of those that this side sends, and Close to
+// the senders of the others, which it repeats. It returns when every responsive peer has replied
+// and everything sent is acknowledged, or after the linger time-out.
+//
+// It also sends a datagram to its own queue pair. Every Connect that arrived earlier has
+// got its reply by the time that datagram is received.
 func (f *iface) Close() error {
 	if f.ProgressDepth > 0 {
 		return fmt.Errorf("close ud iface from one of its callbacks: %w", ucs.ErrBusy)
 	}
 	f.EnterWait()
-	if f.closed {
+	if f.state == ifaceClosed {
 		f.Leave()
 		return nil
 	}
+	silent := map[*endpoint]bool{} // several probes were unanswered before
 	for _, e := range f.eps {
 		if e != nil {
 			e.sendEnd(arq.EndAll)
 			e.status, e.opStatus = ucs.Closed, ucs.Closed
+			e.state.change(epStop)
+		}
+		if e != nil && e.s.Unresponsive() {
+			silent[e] = true
 		}
 	}
-	f.closed, f.mux.Closed = true, true
+	f.state, f.mux.Closed = ifaceClosed, true
 	f.ProgressDepth++ // no callback runs from here on
-	f.shutdownPeers()
-	f.ProgressDepth--
-	f.Leave()
-	if f.group != nil {
-		f.group.Remove(f.statsName)
-	}
-	err := f.release()
-	f.d.IfaceClosed()
-	return err
-}
 
-// silentPeerTimeout is how long Close waits for a peer that sends nothing, if only Bye or End is
-// unacknowledged.
-const silentPeerTimeout = 100 * time.Millisecond
-
-// echoWait bounds how long Close waits for its own datagram, which a lossy link may drop.
-const echoWait = 5 * time.Millisecond
-
-// shutdownPeers sends Bye to the senders of all received flows, and repeats it. It returns when
-// every responsive peer has answered and everything sent is acknowledged, or after the
-// time-out.
-//
-// It also sends a datagram to its own queue pair. Every Connect that arrived earlier has
-// been answered by the time that datagram is received.
-func (f *iface) shutdownPeers() {
 	now := ucs.Now()
-	echoEnd := now.Add(echoWait)
-	if ah, err := f.d.PD().CreateAH(f.self.port.AH(1)); err == nil {
+	began, end, nextClose, echoEnd := now, now.Add(f.linger), now, now.Add(echoWait)
+	if ah, err := f.d.PD().CreateAH(f.self.Port.AH(1)); err == nil {
 		echo := arq.CloseReply(&arq.Header{}) // To is no flow
 		f.sendControl(&peer{addr: f.self, ah: ah.ID()}, &echo, nil)
 		f.flushPosts()
@@ -65,13 +59,20 @@ func (f *iface) shutdownPeers() {
 	} else {
 		echoEnd = 0
 	}
-	began, end, nextClose := now, now.Add(f.linger), now
 	lastRecv := map[verbs.QPN]ucs.Time{} // time of the last packet from each queue pair
-	silent := map[*endpoint]bool{}       // several probes were unanswered before
-	for _, e := range f.eps {
-		if e != nil && e.s.Unresponsive() {
-			silent[e] = true
+	responsive := func(p *peer) bool { return now.Sub(max(began, lastRecv[p.addr.QPN])) < silentPeerTimeout }
+	// unanswered reports whether Close must wait longer: for endpoints with unacknowledged
+	// messages, unless they were silent before, and for responsive peers.
+	unanswered := func() (yes bool) {
+		for _, e := range f.eps {
+			if e != nil && e.state != epDetached && (!silent[e] && e.s.HasUnacked() || responsive(e.p)) {
+				return true
+			}
 		}
+		f.mux.EachReceiver(func(r *arq.Receiver) {
+			yes = yes || !r.Ended() && responsive(f.peers[r.Peer])
+		})
+		return yes
 	}
 	for {
 		if now >= nextClose {
@@ -84,7 +85,7 @@ func (f *iface) shutdownPeers() {
 		if n := f.recvCQ.Poll(f.recvWCs[:]); n > 0 {
 			for i := range f.recvWCs[:n] {
 				lastRecv[f.recvWCs[i].SrcQP] = now
-				if f.recvWCs[i].SrcQP == f.self.qpn {
+				if f.recvWCs[i].SrcQP == f.self.QPN {
 					echoEnd = 0
 				}
 			}
@@ -106,36 +107,41 @@ func (f *iface) shutdownPeers() {
 			f.expireTimers()
 		}
 		f.flushPosts()
-		if now >= end || now >= echoEnd && !f.hasUnanswered(silent, func(p *peer) bool {
-			return now.Sub(max(began, lastRecv[p.addr.qpn])) < silentPeerTimeout
-		}) {
-			return
+		if now >= end || now >= echoEnd && !unanswered() {
+			break
 		}
 		now = ucs.Now()
 	}
-}
+	f.ProgressDepth--
+	f.Leave()
 
-// hasUnanswered reports whether Close must wait longer. It waits for endpoints with
-// unacknowledged messages, unless they were silent before, and for responsive peers.
-func (f *iface) hasUnanswered(silent map[*endpoint]bool, responsive func(*peer) bool) (yes bool) {
-	for _, e := range f.eps {
-		if e != nil && !e.removed && (!silent[e] && e.s.HasUnacked() || responsive(e.p)) {
-			return true
-		}
+	if f.group != nil {
+		f.group.Remove(f.statsName)
 	}
-	f.mux.EachReceiver(func(r *arq.Receiver) {
-		yes = yes || !r.Ended() && responsive(f.peers[r.Peer])
-	})
-	return yes
+	err := f.release()
+	f.d.IfaceClosed()
+	return err
 }
 
 // release frees all resources.
 func (f *iface) release() (err error) {
-	err = errors.Join(f.CloseSection(), f.closeQP())
+	err = f.CloseSection()
+	if f.qp != nil {
+		err = errors.Join(err, f.qp.Close())
+	}
+	for _, cq := range []verbs.CQ{f.sendCQ, f.recvCQ} {
+		if cq != nil {
+			err = errors.Join(err, cq.Close())
+		}
+	}
 	for _, ah := range f.ahs {
 		err = errors.Join(err, ah.Close())
 	}
-	err = errors.Join(err, f.tx.close())
+	for _, s := range []*nic.Slab{f.tx.small.Slab, f.tx.long.Slab} {
+		if s != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
 	if f.rx != nil {
 		err = errors.Join(err, f.rx.CloseRetained(f.retained))
 	}

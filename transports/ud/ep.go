@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/transports/ud/arq"
@@ -11,8 +12,8 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// endpoint is a flow to a peer. status is OK until the endpoint is closed, is canceled or
-// fails. The flow may exist longer: after Close, until everything accepted is acknowledged.
+// endpoint is a flow to a peer. An open reservation keeps its slot, whatever happens to the flow:
+// the user writes into the slot until CommitAM, Abort, Close or a canceling Flush.
 type endpoint struct {
 	noRMA
 	f *iface
@@ -21,14 +22,14 @@ type endpoint struct {
 	// opStatus is the status that operations return: OK, NoResource while the pending queue is
 	// not empty, or status.
 	opStatus   uct.Status
-	status     uct.Status
+	status     uct.Status // OK until the endpoint is closed, is canceled or fails
+	state      epState
 	resID      uct.AMID // of the open reservation
 	refusedLen int      // length of the last packet that got NoResource
 	// refusedPass is iface.passes+1 at that time.
 	refusedPass uint32
 	inUnacked   bool // in iface.unacked
 	inWaiting   bool // in iface.waiting
-	removed     bool // the flow has ended and was removed from the Mux
 
 	resHdr  uint64
 	resLen  int // of the open reservation; -1: none
@@ -40,16 +41,74 @@ type endpoint struct {
 	err     error // the failure to be reported
 }
 
+// epState is what an endpoint does with its flow. The states of the flow itself are those of
+// arq.State.
+//
+//	epOpen --stop--> epFinishing --detach--> epDetached
+//	   |                                         ^
+//	   +-----------------detach------------------+
+type epState uint8
+
+const (
+	// epOpen: operations are accepted. The first one starts the flow.
+	epOpen epState = iota
+	// epFinishing: the endpoint is closed or canceled, and operations are refused. The flow
+	// exists until everything accepted is acknowledged.
+	epFinishing
+	// epDetached: the flow has ended and left the Mux, and its number and slots are free.
+	epDetached
+	numEPStates
+)
+
+// epChange is a change of an endpoint's state.
+type epChange uint8
+
+const (
+	epStop   epChange = iota // the user ends the endpoint
+	epDetach                 // the flow ends: Done, Failed, or never started
+	numEPChanges
+)
+
+var epTransitions = [numEPStates][numEPChanges]epState{
+	epOpen:      {epStop: epFinishing, epDetach: epDetached},
+	epFinishing: {epStop: epFinishing, epDetach: epDetached},
+	epDetached:  {epStop: epDetached, epDetach: epDetached},
+}
+
+// change applies a change. It returns false if that has no effect in the current state.
+func (s *epState) change(c epChange) bool {
+	was := *s
+	*s = epTransitions[was][c]
+	return *s != was
+}
+
 // flush is a remote flush. It completes when all packets before seq are acknowledged.
 type flush struct {
 	seq arq.Seq
 	t   uct.Token
 }
 
-func (f *iface) newEndpoint(to *address) (*endpoint, error) {
-	p, err := f.getPeer(to)
+// NewEndpoint creates an endpoint. Its flow opens with the first message.
+func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
+	if t < 0 || t >= f.threads {
+		return nil, fmt.Errorf("new ud endpoint: thread index %d of %d: %w", t, f.threads, ucs.ErrInvalid)
+	}
+	var to address
+	if err := to.parse(a); err != nil {
+		return nil, fmt.Errorf("new ud endpoint: %w: %w", err, ucs.ErrUnreachable)
+	}
+	if ok, why := f.canReach(&to); !ok {
+		return nil, fmt.Errorf("new ud endpoint: %s: %w", why, ucs.ErrUnreachable)
+	}
+	f.EnterWait()
+	defer f.Leave()
+	if f.state == ifaceClosed {
+		return nil, fmt.Errorf("new ud endpoint: iface %w", ucs.ErrClosed)
+	}
+
+	p, err := f.getPeer(&to)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("new ud endpoint: %w", err)
 	}
 	var first [4]byte
 	_, _ = rand.Read(first[:]) // never fails
@@ -57,7 +116,7 @@ func (f *iface) newEndpoint(to *address) (*endpoint, error) {
 	e.flow, e.s = f.mux.Open(arq.Seq(binary.LittleEndian.Uint32(first[:])))
 	if e.flow == 0 {
 		f.removeUnusedPeer(p)
-		return nil, fmt.Errorf("too many endpoints: %w", ucs.ErrNoResource)
+		return nil, fmt.Errorf("new ud endpoint: too many endpoints: %w", ucs.ErrNoResource)
 	}
 	if n := len(f.freeEps) - 1; n >= 0 {
 		e.s.Tag, f.freeEps = f.freeEps[n], f.freeEps[:n]
@@ -80,70 +139,56 @@ func (e *endpoint) start() {
 	f.expireTimer(e)
 }
 
-// setTimer adds e to iface.unacked and has its timer set.
-func (e *endpoint) setTimer() {
+// detach frees the slots and the number of a flow that is Done or Failed, or never started.
+func (e *endpoint) detach() {
 	f := e.f
-	if !e.inUnacked {
-		e.inUnacked = true
-		f.unacked = append(f.unacked, e)
-	}
-	f.nextDeadline = min(f.nextDeadline, e.s.Deadline())
-	f.SetAlarm(f.nextDeadline)
-}
-
-// unregister frees the slots and the number of a flow that is Done or Failed.
-func (e *endpoint) unregister() {
-	f := e.f
-	if e.removed {
+	if !e.state.change(epDetach) {
 		return
 	}
-	e.removed = true
 	for _, slot := range e.s.Reclaim(nil) {
 		f.freeSlot(slot)
 	}
 	f.mux.RemoveSender(e.flow)
 	f.eps[e.s.Tag] = nil
 	f.freeEps = append(f.freeEps, e.s.Tag)
-	e.p.removeEP(e)
+	e.p.eps = slices.DeleteFunc(e.p.eps, func(o *endpoint) bool { return o == e })
 	f.removeUnusedPeer(e.p)
 }
 
 // handleState completes the flushes that are acknowledged, and ends a flow that is Done or
-// Failed. It is called after each change of the flow's state.
+// Failed. It is called after each change of the flow's state. The failure of an endpoint that the
+// user has not ended is queued for its report.
 func (e *endpoint) handleState() {
+	f := e.f
 	n := 0
 	for n < len(e.flushes) && e.s.Acknowledged(e.flushes[n].seq) {
-		e.f.queueEvent(e.flushes[n].t, ucs.OK)
+		f.queueEvent(e.flushes[n].t, ucs.OK)
 		n++
 	}
 	if n > 0 {
 		e.flushes = append(e.flushes[:0], e.flushes[n:]...)
 	}
-	switch {
-	case e.s.State() == arq.Done && !e.removed:
-		e.f.sendControl(e.p, &arq.Header{A: e.s.CloseCompleteWord()}, nil)
-		e.unregister()
-	case e.s.State() == arq.Failed && !e.removed:
-		e.fail()
-	}
-}
-
-// fail ends a failed flow and queues the report of the failure. A closed endpoint's
-// failure is not reported.
-func (e *endpoint) fail() {
-	f := e.f
-	if r := e.s.Reason(); r != arq.Closed {
-		f.stats.Inc(statFailed)
-		e.err = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, r)
-	}
-	e.unregister()
-	if e.status != ucs.OK {
+	if e.state == epDetached {
 		return
 	}
-	e.rejectOps(ucs.PeerFailed)
-	if !f.pairFailure(e) {
-		f.failures = append(f.failures, e)
-		f.restNeeded = true
+	switch e.s.State() {
+	case arq.Done:
+		f.sendControl(e.p, &arq.Header{A: e.s.CloseCompleteWord()}, nil)
+		e.detach()
+	case arq.Failed:
+		if why := e.s.Reason(); why != arq.Closed {
+			f.stats.Inc(statFailed)
+			e.err = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, why)
+		}
+		e.detach()
+		if e.status != ucs.OK {
+			return
+		}
+		e.rejectOps(ucs.PeerFailed)
+		if !f.pairFailure(e) {
+			f.failures = append(f.failures, e)
+			f.restNeeded = true
+		}
 	}
 }
 
@@ -159,6 +204,7 @@ func (e *endpoint) rejectOps(st uct.Status) {
 	}
 	e.flushes = nil
 	e.status, e.opStatus = st, st
+	e.state.change(epStop)
 }
 
 // queueEvent queues the completion of an operation.
@@ -207,7 +253,7 @@ func (e *endpoint) Fence() uct.Status {
 func (e *endpoint) Connecting() bool {
 	e.f.EnterWait()
 	defer e.f.Leave()
-	return !e.removed && e.s.State() == arq.Opening
+	return e.state != epDetached && e.s.State() == arq.Opening
 }
 
 // Check sends the peer a liveness probe and returns the current status. If the peer does
@@ -229,11 +275,11 @@ func (e *endpoint) Check(uct.Token) uct.Status {
 
 // sendEnd sends an End after all accepted packets. It removes a flow that never started.
 func (e *endpoint) sendEnd(reason uint8) {
-	if e.removed || e.s.Ended() {
+	if e.state == epDetached || e.s.Ended() {
 		return
 	}
 	if !e.s.Started() {
-		e.unregister()
+		e.detach()
 		return
 	}
 	e.f.now = ucs.Now()
@@ -255,7 +301,7 @@ func (e *endpoint) Close() {
 	e.pend = pending.Queue{}
 	e.dropReservation()
 	e.rejectOps(ucs.Closed)
-	if was == ucs.OK && !f.closed {
+	if was == ucs.OK && f.state != ifaceClosed {
 		e.sendEnd(arq.EndFlow)
 	}
 }

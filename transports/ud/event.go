@@ -13,7 +13,7 @@ func (f *iface) EventFD() int { return f.wake.FD() }
 // It requests the event first and polls then, until the CQ is empty. So a packet that
 // arrives before the request is received here, and a later one generates the event.
 func (f *iface) Arm(uct.EventKind) uct.Status {
-	if f.closed {
+	if f.state == ifaceClosed {
 		return ucs.Closed
 	}
 	if !f.Enter() {
@@ -39,14 +39,14 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 		f.restNeeded = true
 		return ucs.Busy
 	}
-	f.sleeping, f.restNeeded = true, true
+	f.state, f.restNeeded = ifaceSleeping, true
 	f.d.NotifyIdle()
 	return ucs.OK
 }
 
-// endSleep ends the armed state and clears the wake-up.
+// endSleep ends the sleep that Arm began, and clears the wake-up.
 func (f *iface) endSleep() {
-	f.sleeping = false
+	f.state = ifaceAwake
 	f.wake.Lower()
 }
 

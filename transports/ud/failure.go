@@ -2,20 +2,21 @@ package ud
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
-// When a peer closes or stops answering, the endpoints to it and the flows from it fail.
-// The layer above sees an endpoint and a source as one connection.
+// When a peer closes or stops responding, the endpoints to it and the flows from it fail.
+// The layer above sees an endpoint and a received flow as one connection.
 //
-// Invariant: when a peer closes its interface or stops responding, an endpoint and a source
-// are reported once, in one uct.Failure. This happens after the last message of the source:
-// the report is an entry of iface.descs with flag descRxEnd, behind the source's messages.
+// Invariant: when a peer closes its interface or stops responding, an endpoint and a received
+// flow are reported once, in one uct.Failure. This happens after the last message of the flow:
+// the report is an entry of iface.descs with flag descRxEnd, behind the flow's messages.
 //
-// If a peer has several endpoints or sources, they are paired in the order in which they
+// If a peer has several endpoints or flows, they are paired in the order in which they
 // end. An endpoint that the peer has closed waits in peer.closedEPs for the end of a flow
 // from the peer. If no flow of that peer delivered a message, the endpoint is reported
 // alone, from iface.failures.
@@ -73,20 +74,20 @@ func (f *iface) reportRxEnd(d *uct.Desc) (n int) {
 	return n
 }
 
-// Disconnect: see uct.Iface. It sends Unknown to the flow's sender at once. If that is
-// lost, the reply to the sender's next packet is Unknown too.
-func (f *iface) Disconnect(source uint32) {
+// Disconnect: see uct.Iface. It sends Reset to the flow's sender at once. If that is
+// lost, the reply to the sender's next packet is Reset too.
+func (f *iface) Disconnect(rxConn uint32) {
 	f.EnterWait()
 	defer f.Leave()
-	r := f.mux.Receiver(arq.Flow(source))
-	if f.closed || r == nil || r.Tag&reported == 0 {
+	r := f.mux.Receiver(arq.Flow(rxConn))
+	if f.state == ifaceClosed || r == nil || r.Tag&reported == 0 {
 		return
 	}
 	h := arq.ResetFlowHeader(r)
 	f.sendControl(f.peers[r.Peer], &h, nil)
 	f.queueRxEnd(r, endDisconnected, nil)
 	f.removeReceiver(r)
-	if f.sleeping {
+	if f.state == ifaceSleeping {
 		f.wake.Raise()
 	}
 }
@@ -118,34 +119,25 @@ func (f *iface) pairFailure(e *endpoint) bool {
 	return true
 }
 
-// hasPendingProbe reports whether an endpoint to p has an unanswered probe. If that endpoint
-// fails, its report includes the flows from p.
-func (p *peer) hasPendingProbe() bool {
-	for _, e := range p.eps {
-		if e.status == ucs.OK && e.s.ProbePending() {
-			return true
+// receiveEnd processes the End of flow r, which has delivered everything before it. If the peer
+// closes its interface, an open endpoint to it fails too, and both are reported together.
+//
+//go:noinline
+func (f *iface) receiveEnd(r *arq.Receiver, h *arq.Header) {
+	p := f.peers[r.Peer]
+	var closed *endpoint
+	if h.ID() == arq.EndAll && len(p.closedEPs) == 0 {
+		open := func(e *endpoint) bool { return e.status == ucs.OK && e.s.Started() }
+		if i := slices.IndexFunc(p.eps, open); i >= 0 {
+			closed = p.eps[i]
+			if closed.s.To() != 0 {
+				f.sendControl(p, &arq.Header{A: closed.s.CloseCompleteWord()}, nil) // makes the peer's Close unnecessary
+			}
+			closed.s.Fail(arq.Closed)
+			closed.detach()
+			closed.rejectOps(ucs.PeerFailed)
 		}
 	}
-	return false
-}
-
-// failClosedByPeer fails an open endpoint to p, which has closed its interface: a flow from p
-// ended with EndAll. It returns nil if no endpoint is open.
-func (f *iface) failClosedByPeer(p *peer) *endpoint {
-	if len(p.closedEPs) > 0 {
-		return nil
-	}
-	for _, e := range p.eps {
-		if e.status != ucs.OK || !e.s.Started() {
-			continue
-		}
-		if e.s.To() != 0 {
-			f.sendControl(p, &arq.Header{A: e.s.CloseCompleteWord()}, nil) // makes p's Bye unnecessary
-		}
-		e.s.Fail(arq.Closed)
-		e.unregister()
-		e.rejectOps(ucs.PeerFailed)
-		return e
-	}
-	return nil
+	f.queueRxEnd(r, endInOrder, closed)
+	r.End()
 }

@@ -66,7 +66,7 @@ func TestGarbage(t *testing.T) {
 					body[1], body[2], body[3] = byte(f), byte(f>>8), byte(f>>16)
 				}
 			}
-			b.inject(body, a.self.qpn)
+			b.inject(body, a.self.QPN)
 		}
 		if p.n < 3000 && other.AMUint64(1, 77, 1) != ucs.OK {
 			return false
@@ -79,12 +79,12 @@ func TestGarbage(t *testing.T) {
 
 func FuzzParseAddress(f *testing.F) {
 	ns := nodes(f, inproc(), 1)
-	f.Add(ns[0].self.appendBoth(nil))
+	f.Add(ns[0].self.appendBody(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var a address
-		if a.parseBoth(b) != nil {
+		if a.parseBody(b) != nil {
 			return
 		}
-		require.Equal(t, b, a.appendBoth(nil))
+		require.Equal(t, b, a.appendBody(nil))
 	})
 }

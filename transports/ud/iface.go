@@ -33,7 +33,7 @@ const (
 //
 // Concurrency: fields that change are accessed only inside the Section, either by the worker's
 // calls or by the async goroutine. Callbacks run inside too. Exceptions are rxConns, which is
-// atomic, and active and closed, which only the worker's goroutine writes.
+// atomic, and active and state, which only the worker's goroutine writes.
 //
 // Invariant: a receive buffer taken from rx is either posted, in freeRecvs, in descs, held out
 // of order by a Receiver, or retained by the layer above.
@@ -41,14 +41,15 @@ type iface struct {
 	// Fields that every pass reads.
 	recvCQ      verbs.CQ
 	passes      uint32
-	restNeeded  bool // the next pass calls rest
+	state       ifaceState
+	restNeeded  bool // the next pass calls progressSlow
 	armed       bool // an event of recvCQ was requested, and may have been generated
 	now         ucs.Time
 	mux         *arq.Mux
 	rx          *nic.Slab
 	peers       []*peer
 	descs       []uct.Desc // received, in order of delivery
-	delivered   int        // number of entries at the front of queue that were delivered
+	delivered   int        // number of entries at the front of descs that were delivered
 	freeRecvs   []uint32   // receive buffers that are not posted
 	retained    int        // receive buffers that the layer above retains
 	maxRetained int        // limit of retained
@@ -64,7 +65,7 @@ type iface struct {
 	eps          []*endpoint // indexed by arq.Sender.Tag
 	freeEps      []uint32
 	unacked      []*endpoint     // endpoints with unacknowledged packets, or opening
-	nextDeadline ucs.Time        // earliest deadline of the endpoints in busy
+	nextDeadline ucs.Time        // earliest deadline of the endpoints in unacked
 	pendingACKs  []*arq.Receiver // flows with a pending ACK, since the last flush
 	agedACKs     []*arq.Receiver // flows with a pending ACK, since the flush before that
 	urgentACKs   []*arq.Receiver // flows whose pending ACK must not wait
@@ -81,7 +82,7 @@ type iface struct {
 	dispatchAt   uint        // index in waiting at which ResumePending starts
 	events       []uct.Event
 	failures     []*endpoint          // endpoints whose failure is to be reported
-	pairedEPs    map[uint32]*endpoint // endpoints reported together with the end of a flow, by the flow's Desc.Source
+	pairedEPs    map[uint32]*endpoint // endpoints reported together with the end of a flow, by the flow's Desc.RxConn
 	sweptAt      ucs.Time
 
 	d           *nic.Domain
@@ -99,95 +100,107 @@ type iface struct {
 	thread      *nic.Thread
 	channel     verbs.CompChannel
 	wake        *nic.Wake
-	sleeping    bool // Arm succeeded: a section that receives something signals wake
 	active      int
-	rxConns     atomic.Int32 // connections from peers; atomic, since ActiveEndpoints reads it outside owner
+	rxConns     atomic.Int32 // connections from peers; atomic, since ActiveEndpoints reads it outside the Section
 	threads     int
 	linger      time.Duration
-	closed      bool
 }
 
-// deferredSlot is an acknowledged slot. It becomes free once work request by has completed.
+// ifaceState is the state of an interface. It becomes closed from both others, for good.
+type ifaceState uint8
+
+const (
+	// ifaceAwake: the worker calls Progress, or computes.
+	ifaceAwake ifaceState = iota
+	// ifaceSleeping: Arm succeeded, and no slow pass followed. A section that has something to
+	// report signals iface.wake.
+	ifaceSleeping
+	// ifaceClosed: Close was called.
+	ifaceClosed
+)
+
+// deferredSlot is an acknowledged slot. It becomes free once work request readBy has completed.
 type deferredSlot struct {
 	slot   uint32
 	readBy uint64
 }
 
 // openIface opens a worker's interface on a port of d.
-func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) {
+func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (_ uct.Iface, err error) {
 	if c.Worker == (uct.UUID{}) || c.Threads < 0 {
 		return nil, fmt.Errorf("no worker, or %d threads: %w", c.Threads, ucs.ErrInvalid)
 	}
 	f := &iface{
 		d: d, handler: c.Handler, threads: max(c.Threads, 1), now: ucs.Now(), conf: flowConfig(c.Settings),
 		peersByName: map[uint64]*peer{}, ahs: map[verbs.AHAttr]*addrHandle{}, linger: linger.Get(c.Settings), group: c.Stats,
+		stats: stats.NewSet(statNames[:]), nextDeadline: nic.Never, sendSlots: txQueueLen.Get(c.Settings),
 	}
-	f.stats, f.nextDeadline = stats.NewSet(statNames[:]), nic.Never
-	f.halfOpen = nic.NewHalfOpen[*arq.Receiver](d.Context().Attr().MaxAH)
-	if err := f.open(port, c); err != nil {
-		return nil, errors.Join(err, f.release())
-	}
-	return f, nil
-}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, f.release())
+		}
+	}()
 
-func (f *iface) open(port uint8, c uct.IfaceConfig) (err error) {
-	if f.self.port, err = f.d.PortAddress(port); err != nil {
-		return err
+	// The queue pair, its memory and its events.
+	if f.self.Port, err = d.PortAddress(port); err != nil {
+		return nil, err
 	}
-	packet := f.self.port.MTU.Bytes()
-	f.attr = attrOf(packet - arq.HeaderLen)
-	if f.d.Context().Info().Provider != "soft" {
-		// Source: UCX 1.13's of an adapter of 100 Gb/s.
-		f.attr.Estimate = uct.Estimate{Shared: 12000e6, LatencyNS: 630, OverheadNS: 105}
+	packet, receives := f.self.Port.MTU.Bytes(), rxQueueLen.Get(c.Settings)
+	if f.thread, err = d.NewThread(); err != nil {
+		return nil, err
 	}
-	f.attr.FailureWithin = f.conf.PeerTimeout + 2*f.conf.KeepAlive
-	if f.thread, err = f.d.NewThread(); err != nil {
-		return err
-	}
-	receives := rxQueueLen.Get(c.Settings)
-	f.sendSlots = txQueueLen.Get(c.Settings)
 	if f.rx, err = nic.NewSlab(f.thread.PD, receives, stride(grhLen+packet)); err != nil {
-		return err
+		return nil, err
 	}
-	if f.channel, err = f.d.Context().CreateCompChannel(); err != nil {
-		return err
+	if f.channel, err = d.Context().CreateCompChannel(); err != nil {
+		return nil, err
 	}
 	if f.wake, err = nic.NewWake(f.channel.FD()); err != nil {
-		return err
+		return nil, err
 	}
 	if err = f.openQP(port, receives, c.Worker); err != nil {
-		return err
+		return nil, err
 	}
-	f.device = f.self.appendDevice(nil)
+
+	// The flows.
+	f.device = f.self.AppendDevice(nil)
 	f.mux = arq.NewMux(&f.conf, f.self.name)
+	f.halfOpen = nic.NewHalfOpen[*arq.Receiver](d.Context().Attr().MaxAH)
 	f.recvWindow, f.heldLens = int(f.conf.Window), make([]uint16, receives)
+	f.sweepEvery = max(min(f.conf.KeepAlive/4, time.Second), time.Millisecond)
 	f.maxRetained = receives / 2
 	if m := c.Resources.MaxUnexpected; m > 0 {
 		f.maxRetained = max(min(m/packet, f.maxRetained), 1)
 	}
+	longest := packet - arq.HeaderLen
+	f.attr = uct.IfaceAttr{
+		Ops: uct.OpsAM | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
+		AM:  uct.Limit{Short: longest, Bcopy: longest, MaxZcopy: longest - maxHeader, MaxVec: maxVec, MaxHeader: maxHeader},
+		// The peer's messages are processed by Progress.
+		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
+		PeerFailure: true, FailureWithin: f.conf.PeerTimeout + 2*f.conf.KeepAlive,
+		// These are estimates, not measured on a quiet machine.
+		Estimate: uct.Estimate{Dedicated: 1500 << 20, LatencyNS: 2500, OverheadNS: 120},
+	}
+	if d.Context().Info().Provider != "soft" {
+		// Source: UCX 1.13's of an adapter of 100 Gb/s.
+		f.attr.Estimate = uct.Estimate{Shared: 12000e6, LatencyNS: 630, OverheadNS: 105}
+	}
+
 	f.postReceives(initialReceives)
 	if f.group != nil {
-		f.statsName = transportName + "." + f.d.DeviceName(port)
+		f.statsName = transportName + "." + d.DeviceName(port)
 		if err = f.group.Add(f.statsName, f.stats); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	f.sweepEvery = max(min(f.conf.KeepAlive/4, time.Second), time.Millisecond)
-	return f.OpenSection(nic.SectionConfig{
+	err = f.OpenSection(nic.SectionConfig{
 		FD: f.channel.FD(), Arm: f.arm, Run: f.runSection, Slack: pollTimeout / 2, Unattended: c.Unattended,
 	})
-}
-
-// prefill allocates the send slots and posts all receives. It is called for each new peer
-// and does nothing after the first.
-func (f *iface) prefill() error {
-	if err := f.tx.alloc(f.thread.PD, f.sendSlots, f.self.port.MTU.Bytes()); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
-	if f.rx.Free() > 0 {
-		f.postReceives(f.rx.Free())
-	}
-	return nil
+	return f, nil
 }
 
 // postReceives posts up to n more receives.
@@ -202,18 +215,6 @@ func (f *iface) postReceives(n int) {
 	f.repost()
 }
 
-// attrOf returns the attributes of an interface whose messages have at most n bytes.
-func attrOf(n int) uct.IfaceAttr {
-	return uct.IfaceAttr{
-		Ops: uct.OpsAM | uct.OpFlushLocal | uct.OpFlushRemote | uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
-		AM:  uct.Limit{Short: n, Bcopy: n, MaxZcopy: n - maxHeader, MaxVec: maxVec, MaxHeader: maxHeader},
-		// The peer's messages are processed by Progress.
-		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend, PeerFailure: true,
-		// These are estimates, not measured on a quiet machine.
-		Estimate: uct.Estimate{Dedicated: 1500 << 20, LatencyNS: 2500, OverheadNS: 120},
-	}
-}
-
 // Attr: see uct.Iface.
 func (f *iface) Attr() *uct.IfaceAttr { return &f.attr }
 
@@ -221,7 +222,7 @@ func (f *iface) Attr() *uct.IfaceAttr { return &f.attr }
 func (f *iface) DeviceAddress(b []byte) []byte { return append(b, f.device...) }
 
 // Address appends the address of the queue pair.
-func (f *iface) Address(b []byte) []byte { return f.self.append(b) }
+func (f *iface) Address(b []byte) []byte { return f.self.AppendIface(b) }
 
 // Reachable: see uct.Iface.
 func (f *iface) Reachable(a uct.Address) (bool, string) {
@@ -233,34 +234,10 @@ func (f *iface) Reachable(a uct.Address) (bool, string) {
 }
 
 func (f *iface) canReach(to *address) (bool, string) {
-	if to.port.MTU < f.self.port.MTU {
-		return false, fmt.Sprintf("peer's MTU is %d bytes, local MTU is %d", to.port.MTU.Bytes(), f.self.port.MTU.Bytes())
+	if to.Port.MTU < f.self.Port.MTU {
+		return false, fmt.Sprintf("peer's MTU is %d bytes, local MTU is %d", to.Port.MTU.Bytes(), f.self.Port.MTU.Bytes())
 	}
-	return f.self.port.Reaches(&to.port)
-}
-
-// NewEndpoint creates an endpoint. Its flow opens with the first message.
-func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
-	if t < 0 || t >= f.threads {
-		return nil, fmt.Errorf("new ud endpoint: thread index %d of %d: %w", t, f.threads, ucs.ErrInvalid)
-	}
-	var to address
-	if err := to.parse(a); err != nil {
-		return nil, fmt.Errorf("new ud endpoint: %w: %w", err, ucs.ErrUnreachable)
-	}
-	if ok, why := f.canReach(&to); !ok {
-		return nil, fmt.Errorf("new ud endpoint: %s: %w", why, ucs.ErrUnreachable)
-	}
-	f.EnterWait()
-	defer f.Leave()
-	if f.closed {
-		return nil, fmt.Errorf("new ud endpoint: iface %w", ucs.ErrClosed)
-	}
-	e, err := f.newEndpoint(&to)
-	if err != nil {
-		return nil, fmt.Errorf("new ud endpoint: %w", err)
-	}
-	return e, nil
+	return f.self.Port.Reaches(&to.Port)
 }
 
 // Activate: see uct.Iface.
@@ -277,7 +254,7 @@ func (f *iface) Flush(uct.Token) uct.Status { return f.Fence() }
 
 // Fence does nothing, since each endpoint delivers in order.
 func (f *iface) Fence() uct.Status {
-	if f.closed {
+	if f.state == ifaceClosed {
 		return ucs.Closed
 	}
 	return ucs.OK
@@ -287,7 +264,7 @@ func (f *iface) Fence() uct.Status {
 func (f *iface) Release(handles []uint64) {
 	f.EnterWait()
 	defer f.Leave()
-	if f.closed {
+	if f.state == ifaceClosed {
 		return
 	}
 	for _, h := range handles {

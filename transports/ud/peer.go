@@ -2,7 +2,6 @@ package ud
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
@@ -14,10 +13,10 @@ type peer struct {
 	ah    verbs.AHID
 	addr  address
 	index uint32 // in iface.peers; arq's name of the peer
+	numRx int32  // flows from the peer
 	// pendingACK is a flow from the peer with a pending ACK that can be piggybacked; nil: none.
 	pendingACK *arq.Receiver
 	eps        []*endpoint
-	numRx      int // flows from the peer
 	// closedEPs are endpoints that the peer has closed. Each is reported together with the
 	// end of a flow from the peer.
 	closedEPs []*endpoint
@@ -33,14 +32,18 @@ type addrHandle struct {
 func (f *iface) getPeer(a *address) (*peer, error) {
 	if p := f.peersByName[a.name]; p != nil {
 		if p.addr != *a { // Anyone can send a Connect with a forged name. Packets must not be redirected for it.
-			return nil, fmt.Errorf("queue pair %#x has the same name as peer %#x: %w", uint32(a.qpn), uint32(p.addr.qpn), ucs.ErrInvalid)
+			return nil, fmt.Errorf("queue pair %#x has the same name as peer %#x: %w", uint32(a.QPN), uint32(p.addr.QPN), ucs.ErrInvalid)
 		}
 		return p, nil
 	}
-	if err := f.prefill(); err != nil {
+	// The first peer causes the send slots to be allocated and the other receives to be posted.
+	if err := f.tx.alloc(f.thread.PD, f.sendSlots, f.self.Port.MTU.Bytes()); err != nil {
 		return nil, err
 	}
-	k := a.port.AH(1)
+	if f.rx.Free() > 0 {
+		f.postReceives(f.rx.Free())
+	}
+	k := a.Port.AH(1)
 	ah := f.ahs[k]
 	if ah == nil {
 		made, err := f.d.PD().CreateAH(k)
@@ -71,7 +74,7 @@ func (f *iface) removeUnusedPeer(p *peer) {
 	delete(f.peersByName, p.addr.name)
 	f.peers[p.index] = nil
 	f.freePeers = append(f.freePeers, p.index)
-	k := p.addr.port.AH(1)
+	k := p.addr.Port.AH(1)
 	ah := f.ahs[k]
 	if ah.peers--; ah.peers == 0 {
 		f.flushPosts() // posted work requests refer to the address handle
@@ -80,8 +83,16 @@ func (f *iface) removeUnusedPeer(p *peer) {
 	}
 }
 
-func (p *peer) removeEP(e *endpoint) {
-	if i := slices.Index(p.eps, e); i >= 0 {
-		p.eps = slices.Delete(p.eps, i, i+1)
+// peerByQPN returns a peer by its queue pair number. It searches all peers, so the number of
+// searches between two readings of the clock is bounded.
+func (f *iface) peerByQPN(from verbs.QPN) *peer {
+	if f.peerSearches++; f.peerSearches > 8 {
+		return nil
 	}
+	for _, p := range f.peersByName {
+		if p.addr.QPN == from {
+			return p
+		}
+	}
+	return nil
 }

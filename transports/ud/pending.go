@@ -1,7 +1,6 @@
 package ud
 
 import (
-	"math"
 	"slices"
 
 	"github.com/goucx/goucx/transports/ud/arq"
@@ -55,16 +54,18 @@ func (e *endpoint) hasResources() bool {
 	return e.s.CanPush() && e.f.canPost() && e.f.tx.hasFree(max(e.refusedLen, arq.HeaderLen))
 }
 
-// dispatchPending passes pending tokens to the handler of endpoints whose resources suffice now.
+// dispatchPending passes at most maxOps pending operations to the handler, if there are resources.
 // It returns the number of operations that the handler retried.
-//
-//go:noinline
-func (f *iface) dispatchPending() (moved int) {
-	for _, e := range f.waiting {
-		moved += e.dispatchPending(math.MaxInt)
+func (e *endpoint) dispatchPending(maxOps int) int {
+	if e.status != ucs.OK || e.pend.Len() == 0 || !e.hasResources() {
+		return 0
 	}
-	f.trimWaiting()
-	return moved
+	e.opStatus = ucs.OK
+	k := e.pend.DispatchSome(e.f.handler, maxOps)
+	if e.pend.Len() > 0 && e.status == ucs.OK {
+		e.opStatus = ucs.NoResource
+	}
+	return k
 }
 
 // trimWaiting removes the endpoints without pending operations from waiting.
@@ -90,8 +91,8 @@ const resumeBatch = 4
 
 // PendingLeft: see uct.Unattended.
 func (f *iface) PendingLeft() bool {
-	if f.closed || !f.Enter() {
-		return !f.closed
+	if f.state == ifaceClosed || !f.Enter() {
+		return f.state != ifaceClosed
 	}
 	defer f.Leave()
 	return f.hasResumable()
@@ -99,8 +100,8 @@ func (f *iface) PendingLeft() bool {
 
 // ResumePending: see uct.Unattended. Sections receive the ACKs that free resources.
 func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
-	if f.closed || !f.Enter() {
-		return 0, !f.closed
+	if f.state == ifaceClosed || !f.Enter() {
+		return 0, f.state != ifaceClosed
 	}
 	f.ProgressDepth++
 	f.pollSendCQ()
@@ -115,23 +116,10 @@ func (f *iface) ResumePending(until ucs.Time) (moved int, left bool) {
 	left = f.hasResumable()
 	f.flushPosts()
 	f.batching = false
-	if f.sleeping && moved > 0 { // the program may sleep until an operation has completed
+	if f.state == ifaceSleeping && moved > 0 { // the program may sleep until an operation has completed
 		f.wake.Raise()
 	}
 	f.ProgressDepth--
 	f.Leave()
 	return moved, left
-}
-
-// dispatchPending passes at most the given number of pending operations to the handler.
-func (e *endpoint) dispatchPending(maxOps int) int {
-	if e.status != ucs.OK || e.pend.Len() == 0 || !e.hasResources() {
-		return 0
-	}
-	e.opStatus = ucs.OK
-	k := e.pend.DispatchSome(e.f.handler, maxOps)
-	if e.pend.Len() > 0 && e.status == ucs.OK {
-		e.opStatus = ucs.NoResource
-	}
-	return k
 }

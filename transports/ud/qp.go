@@ -1,8 +1,6 @@
 package ud
 
 import (
-	"errors"
-
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
@@ -22,14 +20,14 @@ const (
 //
 // Invariant: a slot is not reused while a work request that reads it has not completed.
 // Inline work requests read no slot, since the packet is copied into them. The others are
-// signaled, and slots.lastWR is the last that reads a slot. An acknowledged slot with a later
-// one than completed waits in iface.deferredSlots.
+// signaled, and slotSlab.lastWR is the last that reads a slot. An acknowledged slot whose lastWR is
+// after completedID waits in iface.deferredSlots.
 type queuePair struct {
 	qp     verbs.QP
 	sendCQ verbs.CQ
-	// posted is the number of work requests, which is the ID of the last. completed is the
-	// last one that is known to have completed. asked were signaled, and ended of those have
-	// a completion.
+	// postedID is the number of work requests, which is the ID of the last. completedID is the
+	// last one that is known to have completed. signaled were signaled, and signaledDone of
+	// those have a completion.
 	postedID, completedID  uint64
 	signaled, signaledDone uint64
 	maxInline              int  // longest packet that is sent inline
@@ -57,7 +55,7 @@ func (f *iface) openQP(port uint8, receives int, worker uct.UUID) (err error) {
 		f.wrs[i].Op = verbs.OpSend
 	}
 	f.maxInline = min(f.qp.Query().Caps.MaxInline, verbs.InlineLen)
-	f.self = addressOf(&nic.Address{Port: f.self.port, Worker: worker, QPN: f.qp.QPN()})
+	f.self = addressOf(nic.Address{Port: f.self.Port, Worker: worker, QPN: f.qp.QPN()})
 	err = f.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: port, QKey: f.self.qkey},
 		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey)
 	if err == nil {
@@ -65,18 +63,6 @@ func (f *iface) openQP(port uint8, receives int, worker uct.UUID) (err error) {
 	}
 	if err == nil {
 		err = f.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState|verbs.AttrSQPSN)
-	}
-	return err
-}
-
-func (f *iface) closeQP() (err error) {
-	if f.qp != nil {
-		err = f.qp.Close()
-	}
-	for _, cq := range []verbs.CQ{f.sendCQ, f.recvCQ} {
-		if cq != nil {
-			err = errors.Join(err, cq.Close())
-		}
 	}
 	return err
 }
@@ -92,7 +78,7 @@ func (f *iface) post(p *peer, slot uint32, b []byte) {
 	w := &f.wrs[f.numWRs]
 	f.numWRs++
 	f.postedID++
-	w.ID, w.QPN, w.QKey, w.AH = f.postedID, p.addr.qpn, p.addr.qkey, p.ah
+	w.ID, w.QPN, w.QKey, w.AH = f.postedID, p.addr.QPN, p.addr.qkey, p.ah
 	switch {
 	case len(b) <= f.maxInline:
 		w.Flags, w.NumSG, w.InlineLen = verbs.SendInline, 0, uint8(len(b))
@@ -103,8 +89,8 @@ func (f *iface) post(p *peer, slot uint32, b []byte) {
 		}
 	default:
 		w.Flags, w.NumSG, w.InlineLen = verbs.SendSignaled, 1, 0
-		w.SG[0] = f.tx.sge(slot, len(b))
-		f.tx.setReadBy(slot, f.postedID)
+		k, i := f.tx.at(slot)
+		w.SG[0], k.lastWR[i] = k.SGE(i, len(b)), f.postedID
 		f.signaled++
 	}
 	if f.numWRs == postBatch || !f.batching {
@@ -148,8 +134,9 @@ func (f *iface) pollSendCQ() {
 		f.signaledDone += uint64(n)
 		f.completedID = f.sendWCs[n-1].ID
 		for i := range f.sendWCs[:n] {
-			if f.sendWCs[i].Status != verbs.WCSuccess {
-				f.recoverSQE()
+			// A failed work request moves the queue pair to SQE. Its packet counts as lost.
+			if f.sendWCs[i].Status != verbs.WCSuccess && f.qp.Query().State == verbs.StateSQE {
+				_ = f.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState) // on an error the flows time out
 			}
 		}
 	}
@@ -166,21 +153,14 @@ func (f *iface) pollSendCQ() {
 	}
 }
 
-// recoverSQE moves the queue pair from SQE to RTS after a work request failed. The packet of
-// that work request counts as lost.
-func (f *iface) recoverSQE() {
-	if f.qp.Query().State == verbs.StateSQE {
-		_ = f.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState) // on an error the flows time out
-	}
-}
-
-// freeSlot frees an acknowledged slot, or puts it into limbo while the device may read it.
+// freeSlot frees an acknowledged slot, or defers that while the device may read it.
 func (f *iface) freeSlot(slot uint32) {
-	if by := f.tx.readBy(slot); by > f.completedID {
+	k, i := f.tx.at(slot)
+	if by := k.lastWR[i]; by > f.completedID {
 		f.deferredSlots = append(f.deferredSlots, deferredSlot{slot, by})
 		return
 	}
-	f.tx.put(slot)
+	k.Put(i)
 }
 
 // repost posts the free receive buffers.
@@ -190,7 +170,7 @@ func (f *iface) repost() {
 		left := len(f.freeRecvs) - n
 		for i, slot := range f.freeRecvs[left:] {
 			w := &f.refillWRs[i]
-			w.ID, w.NumSG, w.SG[0] = uint64(slot), 1, f.rx.SGE(slot, grhLen+f.self.port.MTU.Bytes())
+			w.ID, w.NumSG, w.SG[0] = uint64(slot), 1, f.rx.SGE(slot, grhLen+f.self.Port.MTU.Bytes())
 		}
 		took, st := f.qp.PostRecv(f.refillWRs[:n])
 		if st != ucs.OK {
@@ -217,18 +197,20 @@ func (f *iface) sendControl(p *peer, h *arq.Header, body []byte) {
 		f.post(p, arq.NoSlot, b[:n])
 		return
 	}
-	slot := f.tx.takeControl() // a control packet is never longer
-	if slot == arq.NoSlot {
+	// Only control packets use the last short slots, and none is longer than one.
+	k := &f.tx.small
+	slot, ok := k.Take()
+	if !ok {
 		f.flushPosts()
 		f.pollSendCQ()
-		if slot = f.tx.takeControl(); slot == arq.NoSlot {
+		if slot, ok = k.Take(); !ok {
 			return
 		}
 	}
-	b := f.tx.bytes(slot)[:n]
+	b := k.Bytes(slot)[:n]
 	h.Put(b[:arq.HeaderLen])
 	copy(b[arq.HeaderLen:], body)
-	f.tx.setReadBy(slot, 0)
+	k.lastWR[slot] = 0
 	f.post(p, slot, b)
 	f.freeSlot(slot)
 }

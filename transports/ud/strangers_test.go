@@ -21,7 +21,7 @@ func (n *node) ask(t *testing.T, b *node, from address, flow uint32) {
 	h := arq.Header{A: uint64(arq.Control)<<6 | uint64(arq.Connect) | uint64(flow)<<8, C: b.self.name}
 	was := n.postedID
 	for ; n.postedID == was; n.pollSendCQ() {
-		n.sendControl(p, &h, from.appendBoth(nil))
+		n.sendControl(p, &h, from.appendBody(nil))
 		n.flushPosts()
 	}
 }
@@ -44,10 +44,10 @@ func TestConnectInTheNameOfAnother(t *testing.T) {
 			"address":    func(p *nic.Address) { p.Port.GID = verbs.GIDOf(netip.MustParseAddr("127.0.0.77")) },
 			"queue pair": func(p *nic.Address) { p.QPN++ },
 		} {
-			from := a.self.packed()
+			from := a.self.Address
 			forge(&from)
 			garbage := b.counter("garbage")
-			a.ask(t, b, addressOf(&from), 5)
+			a.ask(t, b, addressOf(from), 5)
 			until(t, func() bool { return b.counter("garbage") > garbage || b.counter("accepted") > 0 }, b)
 			require.Zero(t, b.counter("accepted"), name)
 		}
@@ -65,7 +65,7 @@ func TestNameOfAnotherPeer(t *testing.T) {
 	e := connect(t, honest, b)
 	until(t, func() bool { return e.AMUint64(1, 1, 1) == ucs.OK }, b, honest)
 	until(t, func() bool { return len(b.got) == 1 }, b, honest)
-	want, forged := honest.self.packed(), a.self.packed()
+	want, forged := honest.self.Address, a.self.Address
 	name, mine := want.Name(), forged.Name()
 	for i := range forged.Worker {
 		forged.Worker[i] ^= name[i] ^ mine[i]
@@ -73,7 +73,7 @@ func TestNameOfAnotherPeer(t *testing.T) {
 	require.Equal(t, name, forged.Name())
 	a.inside(func() {
 		refused := b.counter("refused")
-		a.ask(t, b, addressOf(&forged), 5)
+		a.ask(t, b, addressOf(forged), 5)
 		until(t, func() bool { return b.counter("refused") > refused || b.counter("accepted") > 1 }, b)
 	})
 	until(t, func() bool { return e.AMUint64(1, 1, 1) == ucs.OK }, b, honest)

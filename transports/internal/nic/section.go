@@ -31,8 +31,8 @@ type Section struct {
 	conf      SectionConfig
 	alarmFunc func(now ucs.Time)
 	alarm     async.Timer
-	alarmAt   ucs.Time // 0: the alarm is not set
-	open      bool
+	alarmAt   ucs.Time     // 0: the alarm is not set
+	close     func() error // nil: not open
 }
 
 // SectionConfig holds the parameters of OpenSection.
@@ -66,7 +66,8 @@ func (s *Section) OpenSection(c SectionConfig) error {
 	if s.owner, err = a.NewOwner(); err != nil {
 		return errors.Join(err, releaseAsync())
 	}
-	s.conf, s.open = c, true
+	s.conf = c
+	s.close = func() error { return errors.Join(s.owner.Close(), releaseAsync()) }
 	s.alarmFunc = func(now ucs.Time) {
 		s.alarmAt = 0
 		if s.ProgressDepth == 0 { // in the async goroutine; the worker's Progress does the work itself
@@ -85,11 +86,12 @@ func (s *Section) OpenSection(c SectionConfig) error {
 // CloseSection removes the registration. No section runs afterwards. The worker may still enter
 // and leave. It must not be called inside. It is idempotent.
 func (s *Section) CloseSection() error {
-	if !s.open {
+	if s.close == nil {
 		return nil
 	}
-	s.open = false
-	return errors.Join(s.owner.Close(), releaseAsync())
+	closeOwner := s.close
+	s.close = nil
+	return closeOwner()
 }
 
 // Enter enters the section as the worker. It returns false if the async goroutine is inside for
