@@ -3,6 +3,7 @@ package ucp
 import (
 	"sync/atomic"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -166,20 +167,20 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 	}
 	if w.closing {
 		w.am.retainer.recycle(r)
-		return RecvRequest{w.refuse(opAMRecv, Endpoint{}, ucs.Closed)}
+		return RecvRequest{w.refuse(request.AMRecv, Endpoint{}, ucs.Closed)}
 	}
-	i := w.slab.alloc(opAMRecv)
-	s := as[recvOp](&w.slab.slots[i])
-	s.flags, s.tag, s.length = flagHasResult, 0, uint64(r.n)
-	w.slab.bufs[i] = p
-	req := RecvRequest{Request{w, w.slab.id(i)}}
+	i := w.slab.Alloc(request.AMRecv)
+	s := request.As[recvOp](&w.slab.Slots[i])
+	s.Flags, s.tag, s.length = request.FlagHasResult, 0, uint64(r.n)
+	w.slab.Bufs[i] = p
+	req := RecvRequest{Request{w, w.slab.ID(i)}}
 	source, id := r.storage.rx, r.storage.id
 	switch {
 	case r.storage.kind != storageSender:
 		w.deliver(i, 0, r.data)
-		w.slab.bufs[i] = nil
+		w.slab.Bufs[i] = nil
 	case source == nil:
-		w.saveErr(i, &OpError{Op: opAMRecv.String(), Err: r.err})
+		w.saveErr(i, &OpError{Op: request.AMRecv.String(), Err: r.err})
 		w.end(i, r.status)
 	default:
 		w.am.retainer.removeRndv(r)

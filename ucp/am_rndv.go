@@ -5,6 +5,7 @@ import (
 
 	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
@@ -26,13 +27,13 @@ func (w *thread) usesUserRndv(s *sendOp, l *lane) bool {
 
 // sendUserRTS sends the RTS of the active message in slot i.
 func (w *thread) sendUserRTS(i uint32, l *lane) ucs.Status {
-	if !w.checkCredit(w.slab.slots[i].lane) {
+	if !w.checkCredit(w.slab.Slots[i].Lane) {
 		return ucs.NoResource
 	}
 	if fault.Enabled {
 		fault.At(fault.RTS)
 	}
-	s := as[sendOp](&w.slab.slots[i])
+	s := request.As[sendOp](&w.slab.Slots[i])
 	head := s.hdr
 	if w.wantsEager(s) {
 		head |= wire.WordPrefetch
@@ -42,7 +43,7 @@ func (w *thread) sendUserRTS(i uint32, l *lane) ucs.Status {
 	if st != ucs.OK {
 		return st
 	}
-	wire.PutRTS(b, w.slab.id(i), s.length)
+	wire.PutRTS(b, w.slab.ID(i), s.length)
 	copy(b[wire.RTSLen:], w.savedHeader(i))
 	l.ep.CommitAM(n)
 	w.rtsSent(i)
@@ -169,9 +170,9 @@ func (w *thread) prefetchNext() {
 			copy(b, w.pool.Bytes(a.header)[:h])
 			w.freeBudgeted(a.header)
 		}
-		f.slot = w.slab.alloc(opAMFetch)
-		w.slab.slots[f.slot].flags = flagReported
-		w.slab.bufs[f.slot] = b[h:]
+		f.slot = w.slab.Alloc(request.AMFetch)
+		w.slab.Slots[f.slot].Flags = request.FlagReported
+		w.slab.Bufs[f.slot] = b[h:]
 		q.active = append(q.active, f)
 		q.activeBytes += a.n
 		w.requestData(a.rx, f.slot, a.id, a.n)
@@ -189,7 +190,7 @@ func (w *thread) prefetchDone(i uint32, st ucs.Status) bool {
 	f := q.active[k]
 	q.active = slices.Delete(q.active, k, k+1)
 	q.activeBytes -= f.n
-	w.slab.bufs[i] = nil
+	w.slab.Bufs[i] = nil
 	w.slab.release(i)
 	kept := false
 	if st == ucs.OK {

@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -47,17 +48,17 @@ var amSendOperation = operation{progress: (*thread).resumeAMSend, complete: (*th
 func (w *thread) amSend(e Endpoint, m amMessage) Request {
 	k := w.endpoint(e)
 	if k == 0 {
-		return w.refuse(opAMSend, e, ucs.Closed)
+		return w.refuse(request.AMSend, e, ucs.Closed)
 	}
 	if st := m.flags.check(); st != ucs.OK {
-		return w.refuse(opAMSend, e, st)
+		return w.refuse(request.AMSend, e, st)
 	}
 	if st := w.connect(k); st != ucs.OK {
-		return w.refuse(opAMSend, e, st)
+		return w.refuse(request.AMSend, e, st)
 	}
 	l := &w.lanes[w.eps[k].lane]
 	if len(m.header) > MaxAMHeader || wire.RTSLen+len(m.header) > l.maxBcopy {
-		return w.refuse(opAMSend, e, ucs.TooLong)
+		return w.refuse(request.AMSend, e, ucs.TooLong)
 	}
 	word := wire.UserWord(uint16(m.id), len(m.header), m.flags&WantReply != 0)
 	if l.fitsBcopy(m) && w.msgWantsEager(m) {
@@ -65,9 +66,9 @@ func (w *thread) amSend(e Endpoint, m amMessage) Request {
 			return Request{}
 		}
 	}
-	i := w.slab.alloc(opAMSend)
-	s := as[sendOp](&w.slab.slots[i])
-	s.ep, s.lane = k, w.eps[k].lane
+	i := w.slab.Alloc(request.AMSend)
+	s := request.As[sendOp](&w.slab.Slots[i])
+	s.EP, s.Lane = k, w.eps[k].lane
 	s.hdr, s.off, s.length = word, 0, uint64(len(m.data))
 	switch {
 	case m.flags&ForceRendezvous != 0:
@@ -75,7 +76,7 @@ func (w *thread) amSend(e Endpoint, m amMessage) Request {
 	case m.flags&ForceEager != 0:
 		s.wants = sendEager
 	}
-	w.slab.bufs[i] = m.data
+	w.slab.Bufs[i] = m.data
 	w.saveHeader(i, m.header)
 	return w.start(i)
 }
@@ -99,12 +100,12 @@ func (w *thread) saveHeader(i uint32, header []byte) {
 	c := w.pool.Get(len(header))
 	copy(w.pool.Bytes(c), header)
 	w.slab.copies[i] = c
-	w.slab.slots[i].flags |= flagExtra
+	w.slab.Slots[i].Flags |= request.FlagExtra
 }
 
 // savedHeader returns the header of the active message in slot i.
 func (w *thread) savedHeader(i uint32) []byte {
-	n := wire.WordHeaderLen(as[sendOp](&w.slab.slots[i]).hdr)
+	n := wire.WordHeaderLen(request.As[sendOp](&w.slab.Slots[i]).hdr)
 	if n == 0 {
 		return nil
 	}
@@ -130,8 +131,8 @@ func (w *thread) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status
 // resumeAMSend sends a message in one piece, in fragments as far as there are
 // resources, or by rendezvous.
 func (w *thread) resumeAMSend(i uint32) ucs.Status {
-	s := as[sendOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[sendOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	switch {
 	case l.state == laneFailed:
 		return l.status()
@@ -143,7 +144,7 @@ func (w *thread) resumeAMSend(i uint32) ucs.Status {
 	case l.zcopy.fits(wire.WordHeaderLen(s.hdr), int(s.length)):
 		return w.sendZcopy(i, l)
 	case wire.WordHeaderLen(s.hdr)+int(s.length) <= l.maxBcopy:
-		return w.sendWhole(l, s.hdr, w.savedHeader(i), w.slab.bufs[i])
+		return w.sendWhole(l, s.hdr, w.savedHeader(i), w.slab.Bufs[i])
 	default:
 		if st := w.sendUserFirst(i, l); st != ucs.OK {
 			return st
@@ -154,7 +155,7 @@ func (w *thread) resumeAMSend(i uint32) ucs.Status {
 
 // sendUserFirst sends the first fragment of an active message.
 func (w *thread) sendUserFirst(i uint32, l *lane) ucs.Status {
-	s := as[sendOp](&w.slab.slots[i])
+	s := request.As[sendOp](&w.slab.Slots[i])
 	b, st := l.ep.ReserveAM(wire.UserFirst, s.hdr, l.maxBcopy)
 	if st != ucs.OK {
 		return st
@@ -189,11 +190,11 @@ func (z *zcopy) fits(header, n int) bool {
 
 // sendZcopy sends the active message in slot i from the program's memory.
 func (w *thread) sendZcopy(i uint32, l *lane) ucs.Status {
-	w.am.vec[0].Buf = w.slab.bufs[i]
-	st := l.ep.AMZcopy(wire.User, as[sendOp](&w.slab.slots[i]).hdr, w.savedHeader(i), w.am.vec[:], w.slab.token(i))
+	w.am.vec[0].Buf = w.slab.Bufs[i]
+	st := l.ep.AMZcopy(wire.User, request.As[sendOp](&w.slab.Slots[i]).hdr, w.savedHeader(i), w.am.vec[:], w.slab.Token(i))
 	w.am.vec[0].Buf = nil
 	if st == ucs.InProgress {
-		w.slab.slots[i].parts = 1 // the transport reads the buffer until its completion event
+		w.slab.Slots[i].Parts = 1 // the transport reads the buffer until its completion event
 	}
 	return st
 }

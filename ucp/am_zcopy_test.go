@@ -87,9 +87,9 @@ func TestAMZcopy(t *testing.T) {
 	z.answer, z.sent = ucs.NoResource, nil
 	r = e.AMSend(5, []byte("head"), data[:100])
 	require.False(t, r.Done())
-	i := w.t.slab.find(r.id)
+	i := w.t.slab.Find(r.id)
 	z.answer = ucs.OK
-	require.Equal(t, 1, wi.HandlePending([]uct.Token{w.t.slab.token(i)}))
+	require.Equal(t, 1, wi.HandlePending([]uct.Token{w.t.slab.Token(i)}))
 	require.True(t, r.Done())
 	require.NoError(t, r.Err())
 	require.Equal(t, "head", string(z.sent[0].data[:4]))

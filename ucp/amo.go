@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -130,7 +131,7 @@ func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 	if k != nil && !k.t.locked {
 		var old uint64
 		var st ucs.Status
-		if t := k.t.slab.nextToken(); widthOf[T]() == 4 {
+		if t := k.t.slab.NextToken(); widthOf[T]() == 4 {
 			var w uint32
 			w, st = k.amo.Fetch32(op, uint32(v), uint32(cmp), k.base+a.off, k.amoKey, t)
 			old = uint64(w)
@@ -141,7 +142,7 @@ func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 			return Fetch[T]{v: T(old)}
 		}
 		if st == ucs.InProgress {
-			return Fetch[T]{r: k.newFetchSlot(opFetch, k.atomic)}
+			return Fetch[T]{r: k.newFetchSlot(request.Fetch, k.atomic)}
 		}
 	}
 	old, r := k.fetchSlow(atomicOp{op, uint8(widthOf[T]()), a.off, uint64(v), uint64(cmp)})
@@ -190,39 +191,39 @@ func (o atomicOp) fetch(ep uct.Endpoint, addr uint64, k uct.RKey, t uct.Token) (
 //go:noinline
 func (k *RemoteKey) postSlow(o atomicOp) Request {
 	if k == nil {
-		return closedThread.refuse(opAtomic, Endpoint{}, ucs.Closed)
+		return closedThread.refuse(request.Atomic, Endpoint{}, ucs.Closed)
 	}
 	k.t.lock()
 	defer k.t.unlock()
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
-		return k.t.refuse(opAtomic, k.e, st)
+		return k.t.refuse(request.Atomic, k.e, st)
 	}
 	if ep, key := k.atomicRoute(o); o.post(ep, k.base+o.off, key) == ucs.OK {
 		return Request{}
 	}
-	return k.t.start(k.newAtomicSlot(opAtomic, o))
+	return k.t.start(k.newAtomicSlot(request.Atomic, o))
 }
 
 //go:noinline
 func (k *RemoteKey) fetchSlow(o atomicOp) (uint64, Request) {
 	if k == nil {
-		return 0, closedThread.refuse(opFetch, Endpoint{}, ucs.Closed)
+		return 0, closedThread.refuse(request.Fetch, Endpoint{}, ucs.Closed)
 	}
 	k.t.lock()
 	defer k.t.unlock()
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
-		return 0, k.t.refuse(opFetch, k.e, st)
+		return 0, k.t.refuse(request.Fetch, k.e, st)
 	}
 	w := k.t
 	ep, key := k.atomicRoute(o)
-	old, st := o.fetch(ep, k.base+o.off, key, w.slab.nextToken())
+	old, st := o.fetch(ep, k.base+o.off, key, w.slab.NextToken())
 	if st == ucs.OK {
 		return old, Request{}
 	}
 	if st == ucs.InProgress {
-		return 0, k.newFetchSlot(opFetch, k.atomic)
+		return 0, k.newFetchSlot(request.Fetch, k.atomic)
 	}
-	return w.startFetch(k.newAtomicSlot(opFetch, o))
+	return w.startFetch(k.newAtomicSlot(request.Fetch, o))
 }
 
 // atomicRoute returns the endpoint that carries out o, and the key for it.
@@ -252,9 +253,9 @@ func (k *RemoteKey) emulates(o atomicOp) bool {
 }
 
 // newAtomicSlot returns a slot for o.
-func (k *RemoteKey) newAtomicSlot(kind opKind, o atomicOp) uint32 {
+func (k *RemoteKey) newAtomicSlot(kind request.Kind, o atomicOp) uint32 {
 	i := k.newSlot(kind, k.atomic, o.off)
-	s := as[wordOp](&k.t.slab.slots[i])
+	s := request.As[wordOp](&k.t.slab.Slots[i])
 	s.operand, s.compare, s.form = o.v, o.cmp, rmaForm(o.op)|rmaForm(o.width)<<8
 	if k.emulates(o) {
 		s.key = uint64(k.atomic.emulKey)
@@ -273,8 +274,8 @@ var (
 )
 
 func (w *thread) resumeAtomic(i uint32) ucs.Status {
-	s := as[wordOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[wordOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
@@ -282,12 +283,12 @@ func (w *thread) resumeAtomic(i uint32) ucs.Status {
 }
 
 func (w *thread) resumeFetch(i uint32) ucs.Status {
-	s := as[wordOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[wordOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
-	return s.fetched(s.atomicOp().fetch(l.oneSided(s.form), s.addr, uct.RKey(s.key), w.slab.token(i)))
+	return s.fetched(s.atomicOp().fetch(l.oneSided(s.form), s.addr, uct.RKey(s.key), w.slab.Token(i)))
 }
 
 // Fetch is an operation that returns a value. A transport with direct memory access
@@ -329,14 +330,14 @@ func (f Fetch[T]) Drop() { RecvRequest{f.r}.Drop() }
 // startFetch tries the operation in slot i. Its value is in the slot's key and is
 // consumed as the result of a receive.
 func (w *thread) startFetch(i uint32) (uint64, Request) {
-	s := &w.slab.slots[i]
-	s.flags |= flagHasResult
-	id, op, ep := w.slab.id(i), s.op, s.ep
+	s := &w.slab.Slots[i]
+	s.Flags |= request.FlagHasResult
+	id, op, ep := w.slab.ID(i), s.Op, s.EP
 	st := w.try(i)
 	if st == ucs.InProgress {
 		return 0, Request{w, id}
 	}
-	v, lane := as[wordOp](&w.slab.slots[i]).key, w.slab.slots[i].lane
+	v, lane := request.As[wordOp](&w.slab.Slots[i]).key, w.slab.Slots[i].Lane
 	w.slab.release(i)
 	if st != ucs.OK {
 		w.noteFailure(lane, st)
@@ -349,10 +350,10 @@ func (w *thread) startFetch(i uint32) (uint64, Request) {
 // the token of the next free slot, which is this one.
 //
 //go:noinline
-func (k *RemoteKey) newFetchSlot(op opKind, l *keyLane) Request {
+func (k *RemoteKey) newFetchSlot(op request.Kind, l *keyLane) Request {
 	i := k.newSlot(op, l, 0)
-	s := &k.t.slab.slots[i]
-	s.flags |= flagHasResult
-	s.parts = 1
-	return Request{k.t, k.t.slab.id(i)}
+	s := &k.t.slab.Slots[i]
+	s.Flags |= request.FlagHasResult
+	s.Parts = 1
+	return Request{k.t, k.t.slab.ID(i)}
 }

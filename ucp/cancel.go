@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -15,11 +16,11 @@ import (
 // cancelSend completes the send in slot i with Canceled, and the caller owns the buffer. A
 // send whose buffer is in use completes when that ends.
 func (w *thread) cancelSend(i uint32) {
-	s := &w.slab.slots[i]
-	if s.parts > 0 || s.exposes() {
+	s := &w.slab.Slots[i]
+	if s.Parts > 0 || exposes(s) {
 		return
 	}
-	lane := s.lane
+	lane := s.Lane
 	w.notifyCancel(i)
 	w.end(i, ucs.Canceled)
 	w.resumeOnCredit(lane) // operations that wait behind it may need no credit
@@ -28,8 +29,8 @@ func (w *thread) cancelSend(i uint32) {
 // cancelRecv completes the receive in slot i with Canceled. If it was matched, the
 // message is lost.
 func (w *thread) cancelRecv(i uint32) {
-	s := as[recvOp](&w.slab.slots[i])
-	if s.op == opTagRecv && w.posted.Remove(i) {
+	s := request.As[recvOp](&w.slab.Slots[i])
+	if s.Op == request.TagRecv && w.posted.Remove(i) {
 		w.end(i, ucs.Canceled)
 		return
 	}
@@ -50,13 +51,13 @@ func (w *thread) cancelRecv(i uint32) {
 // notifyCancel notifies the peer that no more of the send in slot i will be sent. The caller
 // completes the send right after it.
 func (w *thread) notifyCancel(i uint32) {
-	s := as[sendOp](&w.slab.slots[i])
+	s := request.As[sendOp](&w.slab.Slots[i])
 	switch s.phase {
 	case phaseRTS:
-		w.control(s.lane, control{id: wire.Cancel, hdr: w.slab.id(i), n: 1, a: wire.CancelRTS})
+		w.control(s.Lane, control{id: wire.Cancel, hdr: w.slab.ID(i), n: 1, a: wire.CancelRTS})
 	case phaseData:
 		if s.off < s.length {
-			w.control(s.lane, control{id: wire.Cancel, hdr: s.hdr, n: 1, a: wire.CancelData})
+			w.control(s.Lane, control{id: wire.Cancel, hdr: s.hdr, n: 1, a: wire.CancelData})
 		}
 	case phaseNew:
 		if s.off > 0 {
@@ -70,18 +71,18 @@ func (w *thread) notifyCancel(i uint32) {
 // continued. The notification takes the place of the send's token in the lane's pending
 // queue: it must arrive before the next fragmented message.
 func (w *thread) cancelFragments(i uint32) {
-	lane, number := w.slab.slots[i].lane, as[sendOp](&w.slab.slots[i]).number
+	lane, number := w.slab.Slots[i].Lane, request.As[sendOp](&w.slab.Slots[i]).number
 	var waiting []uint32
 	w.lanes[lane].ep.PendingPurge(func(t uct.Token) {
-		k := w.slab.find(uint64(t))
-		if k == 0 || w.slab.slots[k].state != slotLive {
+		k := w.slab.Find(uint64(t))
+		if k == 0 || w.slab.Slots[k].State != request.StateLive {
 			return
 		}
 		w.clearPending(k)
 		if k == i {
-			k = w.slab.alloc(opCancelFrag)
-			g := as[sendOp](&w.slab.slots[k])
-			g.lane, g.number, g.flags = lane, number, flagReported
+			k = w.slab.Alloc(request.CancelFrag)
+			g := request.As[sendOp](&w.slab.Slots[k])
+			g.Lane, g.number, g.Flags = lane, number, request.FlagReported
 		}
 		waiting = append(waiting, k)
 	})
@@ -95,8 +96,8 @@ func (w *thread) cancelFragments(i uint32) {
 var cancelFragOperation = operation{progress: (*thread).resumeCancelFrag}
 
 func (w *thread) resumeCancelFrag(i uint32) ucs.Status {
-	s := as[sendOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[sendOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
@@ -122,32 +123,32 @@ func (w *thread) abort(k uint32, reason error) {
 // or the peer uses get the status and complete when that use ends. A matched receive
 // completes with its message.
 func (w *thread) abortAll(k uint32, reason error) {
-	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
-		s := &w.slab.slots[i]
-		if s.state != slotLive || s.ep != k {
+	for i := uint32(1); int(i) < len(w.slab.Slots); i++ {
+		s := &w.slab.Slots[i]
+		if s.State != request.StateLive || s.EP != k {
 			continue
 		}
-		if s.flags&flagChild != 0 {
+		if s.Flags&request.FlagChild != 0 {
 			// Its parent completes here too, so no completion is reported. Its token stays
 			// in the pending queue of a lane that others may use, and is skipped there.
 			w.clearPending(i)
-			if s.op == opFlush {
+			if s.Op == request.Flush {
 				w.unlinkFlush(i)
 			}
 			w.slab.release(i)
 			continue
 		}
-		if s.op == opTagRecv && !w.posted.Remove(i) {
+		if s.Op == request.TagRecv && !w.posted.Remove(i) {
 			continue // matched: its message will soon be complete
 		}
-		s.status = ucs.Canceled
-		if s.parts > 0 && s.op != opFlush && !s.emulated() || s.exposes() && w.lanes[s.lane].refs > 1 {
+		s.Status = ucs.Canceled
+		if s.Parts > 0 && s.Op != request.Flush && !emulated(s) || exposes(s) && w.lanes[s.Lane].refs > 1 {
 			continue // a transport, or a peer on a connection with other users, uses the buffer; it completes when that ends
 		}
-		if s.op.sends() {
+		if s.Op.Sends() {
 			w.notifyCancel(i)
 		}
-		w.saveErr(i, &OpError{Op: w.slab.slots[i].op.String(), Peer: w.peerName(k), Lane: w.laneName(w.slab.slots[i].lane), Err: reason})
+		w.saveErr(i, &OpError{Op: w.slab.Slots[i].Op.String(), Peer: w.peerName(k), Lane: w.laneName(w.slab.Slots[i].Lane), Err: reason})
 		w.end(i, ucs.Canceled)
 	}
 }

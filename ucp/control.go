@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -22,7 +23,7 @@ type control struct {
 
 // controlOp is the slot of a control message that waits, in lane.pendingControl.
 type controlOp struct {
-	slotHeader
+	request.Header
 	id           uint32 // uct.AMID
 	_            uint32
 	hdr, a, b, n uint64
@@ -70,7 +71,7 @@ func (w *thread) control(lane uint32, m control) bool {
 	if l.state == laneFailed {
 		return false
 	}
-	if l.pendingControl.head == 0 {
+	if l.pendingControl.Head == 0 {
 		if st := l.sendControl(m); st != ucs.NoResource {
 			return st == ucs.OK
 		}
@@ -86,16 +87,16 @@ func (w *thread) control(lane uint32, m control) bool {
 // queueControl queues m until the transport has resources.
 func (w *thread) queueControl(lane uint32, m control) {
 	l := &w.lanes[lane]
-	i := w.slab.alloc(opControl)
-	s := as[controlOp](&w.slab.slots[i])
-	s.lane, s.id, s.flags = lane, uint32(m.id), flagReported
+	i := w.slab.Alloc(request.Control)
+	s := request.As[controlOp](&w.slab.Slots[i])
+	s.Lane, s.id, s.Flags = lane, uint32(m.id), request.FlagReported
 	s.hdr, s.a, s.b, s.n = m.hdr, m.a, m.b, uint64(m.n)
-	w.slab.bufs[i] = m.text
+	w.slab.Bufs[i] = m.text
 	if m.mem != 0 {
-		s.flags |= flagExtra
+		s.Flags |= request.FlagExtra
 		w.slab.copies[i] = m.mem
 	}
-	w.slab.push(&l.pendingControl, i)
+	w.slab.Push(&l.pendingControl, i)
 	if st := w.try(i); st != ucs.InProgress {
 		w.end(i, st)
 	}
@@ -127,19 +128,19 @@ func (l *lane) sendControl(m control) ucs.Status {
 var controlOperation = operation{
 	progress: (*thread).resumeControl,
 	complete: func(w *thread, i uint32, _ ucs.Status) bool {
-		w.slab.unlink(&w.lanes[w.slab.slots[i].lane].pendingControl, i)
+		w.slab.Unlink(&w.lanes[w.slab.Slots[i].Lane].pendingControl, i)
 		return false
 	},
 }
 
 func (w *thread) resumeControl(i uint32) ucs.Status {
-	s := as[controlOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[controlOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
 	return l.sendControl(control{
-		id: uct.AMID(s.id), hdr: s.hdr, n: int(s.n), a: s.a, b: s.b, text: w.slab.bufs[i],
+		id: uct.AMID(s.id), hdr: s.hdr, n: int(s.n), a: s.a, b: s.b, text: w.slab.Bufs[i],
 	})
 }
 
@@ -150,7 +151,7 @@ func (w *thread) resumeControl(i uint32) ucs.Status {
 //go:noinline
 func (w *thread) sendPendingControl(lane uint32) bool {
 	for {
-		i := w.lanes[lane].pendingControl.head
+		i := w.lanes[lane].pendingControl.Head
 		if i == 0 {
 			return true
 		}

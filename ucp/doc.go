@@ -28,7 +28,7 @@
 //
 // # Inside
 //
-// Requests in flight are slots of a slab without pointers (request_slot.go); the users' buffers
+// Requests in flight are slots of a slab without pointers (internal/request); the users' buffers
 // are in a parallel slice. A lane (lane.go) is one uct.Endpoint, shared by all
 // Endpoints to the same worker. iface.go has the callbacks of the transports,
 // progress.go the loop that calls them, progress_owner.go the ownership of that loop.

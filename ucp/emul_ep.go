@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -275,7 +276,7 @@ func (t *emulOps) grow() {
 
 func (t *emulOps) release(i uint32) {
 	o := &t.ops[i]
-	*o = emulOp{gen: nextGen(o.gen), next: t.free}
+	*o = emulOp{gen: request.NextGen(o.gen), next: t.free}
 	t.free = i
 }
 
@@ -284,13 +285,13 @@ func (t *emulOps) release(i uint32) {
 func (wi *workerIface) emulOpByID(rx *rxConn, id uint64) uint32 {
 	w := &wi.w.t
 	i, gen := uint32(id), uint32(id>>32)
-	if rx.peer == 0 || i == 0 || int(i) >= len(w.emul.ops) || gen == 0 || gen > genMask {
+	if rx.peer == 0 || i == 0 || int(i) >= len(w.emul.ops) || gen == 0 || gen > request.GenMask {
 		wi.protocolError(rx)
 		return 0
 	}
 	o := &w.emul.ops[i]
 	switch {
-	case o.gen != gen && (o.gen-gen)&genMask <= genMask/2:
+	case o.gen != gen && (o.gen-gen)&request.GenMask <= request.GenMask/2:
 		w.count.Inc(cntStale)
 		return 0
 	case o.gen != gen || !o.live || w.lanes[o.lane].peer != rx.peer:
@@ -310,8 +311,8 @@ func (wi *workerIface) handleGetReply(rx *rxConn, id uint64, data []byte) {
 	o := &w.emul.ops[i]
 	switch {
 	case o.kind == emulGet && len(data) > 0 && uint64(len(data)) <= o.left:
-		if k := w.slab.find(uint64(o.token)); k != 0 && w.slab.slots[k].state == slotLive { // otherwise the caller owns the buffer again
-			copyWhole(w.slab.bufs[k][o.addr-as[rmaOp](&w.slab.slots[k]).addr:][:len(data)], data)
+		if k := w.slab.Find(uint64(o.token)); k != 0 && w.slab.Slots[k].State == request.StateLive { // otherwise the caller owns the buffer again
+			copyWhole(w.slab.Bufs[k][o.addr-request.As[rmaOp](&w.slab.Slots[k]).addr:][:len(data)], data)
 		}
 		o.addr += uint64(len(data))
 		if o.left -= uint64(len(data)); o.left == 0 {
@@ -362,7 +363,7 @@ func (w *thread) emulReplied(i uint32, st ucs.Status) {
 			e.err = st
 		}
 		st = ucs.OK
-		if k := w.slab.find(uint64(o.token)); w.slab.slots[k].op == opFlush {
+		if k := w.slab.Find(uint64(o.token)); w.slab.Slots[k].Op == request.Flush {
 			st = e.takeErr()
 		}
 	}

@@ -70,7 +70,7 @@ func (w *thread) sendGetReply(rx *rxConn, id uint64, b []byte) {
 		l := &w.lanes[lane]
 		n := min(len(b), l.maxBcopy)
 		st := ucs.NoResource
-		if l.pendingControl.head == 0 && l.state != laneFailed {
+		if l.pendingControl.Head == 0 && l.state != laneFailed {
 			var to []byte
 			ep := l.transport()
 			if to, st = ep.ReserveAM(wire.GetReply, id, n); st == ucs.OK {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -195,9 +196,9 @@ func TestHaltedLanePutsTheOlderFirst(t *testing.T) {
 	require.Len(t, since, 1)
 	var older []uct.Token
 	for range 5 {
-		i := p.a.t.slab.alloc(opFence)
-		p.a.t.slab.slots[i].lane, p.a.t.slab.slots[i].flags = p.k.atomic.lane, flagReported
-		older = append(older, p.a.t.slab.token(i))
+		i := p.a.t.slab.Alloc(request.Fence)
+		p.a.t.slab.Slots[i].Lane, p.a.t.slab.Slots[i].Flags = p.k.atomic.lane, request.FlagReported
+		older = append(older, p.a.t.slab.Token(i))
 	}
 	for _, o := range older {
 		require.True(t, p.a.t.requeueStalled(o))

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup"
 )
@@ -118,21 +119,21 @@ func (w *thread) disown(k uint32, c io.Closer) {
 // detach removes endpoint k from all slots. Completed operations keep their error until
 // it is read or evicted.
 func (w *thread) detach(k uint32) {
-	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
-		s := &w.slab.slots[i]
-		if s.ep != k || s.state == slotFree {
+	for i := uint32(1); int(i) < len(w.slab.Slots); i++ {
+		s := &w.slab.Slots[i]
+		if s.EP != k || s.State == request.StateFree {
 			continue
 		}
-		if s.state != slotLive && s.status != ucs.OK {
+		if s.State != request.StateLive && s.Status != ucs.OK {
 			w.saveErr(i, w.slotErr(i))
-			if s.flags&flagHasResult == 0 {
+			if s.Flags&request.FlagHasResult == 0 {
 				w.slab.keepUnclaimed(i)
 			}
 		}
 		w.clearPending(i)
-		s = &w.slab.slots[i]
-		if s.ep = 0; !s.exposes() {
-			s.lane = 0 // otherwise the lane stays open until the peer has read
+		s = &w.slab.Slots[i]
+		if s.EP = 0; !exposes(s) {
+			s.Lane = 0 // otherwise the lane stays open until the peer has read
 		}
 	}
 }
@@ -241,22 +242,22 @@ func (w *thread) endAll(st ucs.Status) {
 			w.dropPartial(rx, st)
 		}
 	}
-	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
-		s := &w.slab.slots[i]
-		if s.state != slotLive {
+	for i := uint32(1); int(i) < len(w.slab.Slots); i++ {
+		s := &w.slab.Slots[i]
+		if s.State != request.StateLive {
 			continue
 		}
-		if s.flags&flagChild != 0 {
+		if s.Flags&request.FlagChild != 0 {
 			// The parent completes in this loop as well, and must not
 			// complete again with its child.
 			w.clearPending(i)
-			if s.op == opFlush {
+			if s.Op == request.Flush {
 				w.unlinkFlush(i)
 			}
 			w.slab.release(i)
 			continue
 		}
-		if s.op == opTagRecv {
+		if s.Op == request.TagRecv {
 			w.posted.Remove(i)
 		}
 		w.end(i, st)

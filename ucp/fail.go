@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -85,9 +86,9 @@ func (w *thread) failPeer(i uint32, reason error) {
 		if l.ep == nil || l.peer != peer || l.state == laneFailed || errors.Is(reason, errDisconnected) && !l.connecting() {
 			continue
 		}
-		for n := range w.slab.slots {
-			if s := &w.slab.slots[n]; s.state == slotLive && s.lane == uint32(k) && s.status == ucs.OK {
-				s.status = ucs.PeerFailed // cancel below would complete it with Canceled
+		for n := range w.slab.Slots {
+			if s := &w.slab.Slots[n]; s.State == request.StateLive && s.Lane == uint32(k) && s.Status == ucs.OK {
+				s.Status = ucs.PeerFailed // cancel below would complete it with Canceled
 			}
 		}
 		w.failLane(uint32(k), reason)
@@ -175,12 +176,12 @@ func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 
 // failTiedRecvs completes the unmatched receives that are tied to failed endpoints.
 func (w *thread) failTiedRecvs() {
-	for i := range w.slab.slots {
-		s := &w.slab.slots[i]
-		if s.state != slotLive || s.flags&flagTied == 0 {
+	for i := range w.slab.Slots {
+		s := &w.slab.Slots[i]
+		if s.State != request.StateLive || s.Flags&request.FlagTied == 0 {
 			continue
 		}
-		if st := w.eps[s.ep].status; st != ucs.OK && w.posted.Remove(uint32(i)) {
+		if st := w.eps[s.EP].status; st != ucs.OK && w.posted.Remove(uint32(i)) {
 			w.end(uint32(i), st)
 		}
 	}
@@ -199,11 +200,11 @@ func (w *thread) slotErr(i uint32) error {
 	if err := w.slab.errs[i]; err != nil {
 		return err
 	}
-	s := &w.slab.slots[i]
-	e := &OpError{Op: s.op.String(), Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: w.reason(s.ep, s.status)}
-	if l := &w.lanes[s.lane]; s.ep == 0 && l.ep != nil {
+	s := &w.slab.Slots[i]
+	e := &OpError{Op: s.Op.String(), Peer: w.peerName(s.EP), Lane: w.laneName(s.Lane), Err: w.reason(s.EP, s.Status)}
+	if l := &w.lanes[s.Lane]; s.EP == 0 && l.ep != nil {
 		e.Peer = shortID(w.peers.UUID(l.peer))
-		if s.status == l.status() && l.err != nil {
+		if s.Status == l.status() && l.err != nil {
 			e.Err = l.err
 		}
 	}
@@ -214,12 +215,12 @@ func (w *thread) slotErr(i uint32) error {
 // which slotErr would make it.
 func (w *thread) saveErr(i uint32, err error) {
 	w.slab.errs[i] = err
-	w.slab.slots[i].flags |= flagExtra
+	w.slab.Slots[i].Flags |= request.FlagExtra
 }
 
 // refusal returns the error of a request that was refused at the call.
 func (w *thread) refusal(id uint64) error {
-	st, op, k := ucs.Status(id>>56&0x7f), opKind(id>>48), uint32(id)
+	st, op, k := ucs.Status(id>>56&0x7f), request.Kind(id>>48), uint32(id)
 	e := &OpError{Op: op.String(), Err: statusErr(st)}
 	if int(k) < len(w.eps) && k != 0 && w.eps[k].inUse && uint16(w.eps[k].gen) == uint16(id>>32) {
 		e.Peer, e.Err = w.peerName(k), w.reason(k, st)

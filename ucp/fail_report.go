@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/goucx/goucx/ucs"
+import (
+	"github.com/goucx/goucx/ucp/internal/request"
+	"github.com/goucx/goucx/ucs"
+)
 
 // A transport completes the operations of a failed connection before it reports the
 // failure, and only the report has the reason. If such an operation completed at once,
@@ -16,13 +19,13 @@ import "github.com/goucx/goucx/ucs"
 //
 //go:noinline
 func (w *thread) awaitsReport(i uint32, wi *workerIface) bool {
-	s := &w.slab.slots[i]
-	l := &w.lanes[s.lane]
+	s := &w.slab.Slots[i]
+	l := &w.lanes[s.Lane]
 	if l.ep == nil || l.state == laneFailed || l.iface != uint32(wi.index) {
 		return false
 	}
-	s.status = ucs.PeerFailed
-	w.unreported = append(w.unreported, w.slab.id(i))
+	s.Status = ucs.PeerFailed
+	w.unreported = append(w.unreported, w.slab.ID(i))
 	return true
 }
 
@@ -32,13 +35,13 @@ func (w *thread) endReported(i uint32) {
 	all := w.unreported
 	w.unreported = nil
 	for _, id := range all {
-		k := w.slab.find(id)
-		switch s := &w.slab.slots[k]; {
-		case k == 0 || s.state != slotLive: // an abort completed it
-		case s.lane != i:
+		k := w.slab.Find(id)
+		switch s := &w.slab.Slots[k]; {
+		case k == 0 || s.State != request.StateLive: // an abort completed it
+		case s.Lane != i:
 			w.unreported = append(w.unreported, id)
 		default:
-			w.end(k, s.status)
+			w.end(k, s.Status)
 		}
 	}
 }

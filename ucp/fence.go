@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -24,7 +25,7 @@ import (
 
 // fenceOp is the slot of a fence, or of its part on a lane.
 type fenceOp struct {
-	slotHeader
+	request.Header
 	synced uint32 // of a part: 1 once it has requested the acknowledgment of the emulated operations before it
 	_      uint32
 	parent uint32        // of a part: the slot of the fence
@@ -83,10 +84,10 @@ func (w *thread) fenceNewLane(peer wireup.PeerID) {
 // fence posts a fence on the lane. Behind pending operations it becomes pending as
 // well.
 func (w *thread) fence(ep, lane uint32) {
-	i := w.slab.alloc(opFence)
-	s := as[fenceOp](&w.slab.slots[i])
-	s.ep, s.lane = ep, lane
-	s.flags = flagReported // the operations after it report the failure
+	i := w.slab.Alloc(request.Fence)
+	s := request.As[fenceOp](&w.slab.Slots[i])
+	s.EP, s.Lane = ep, lane
+	s.Flags = request.FlagReported // the operations after it report the failure
 	if st := w.try(i); st != ucs.InProgress {
 		w.end(i, st)
 	}
@@ -96,8 +97,8 @@ var fenceOperation = operation{progress: (*thread).resumeFence, complete: (*thre
 
 // fenceEnded counts a part with its fence.
 func (w *thread) fenceEnded(i uint32, _ ucs.Status) bool {
-	s := as[fenceOp](&w.slab.slots[i])
-	if s.flags&flagChild == 0 {
+	s := request.As[fenceOp](&w.slab.Slots[i])
+	if s.Flags&request.FlagChild == 0 {
 		return false
 	}
 	f := s.parent
@@ -107,11 +108,11 @@ func (w *thread) fenceEnded(i uint32, _ ucs.Status) bool {
 }
 
 func (w *thread) resumeFence(i uint32) ucs.Status {
-	l := &w.lanes[w.slab.slots[i].lane]
+	l := &w.lanes[w.slab.Slots[i].Lane]
 	if st := w.checkOrder(l); st != ucs.OK {
 		return st
 	}
-	if w.slab.slots[i].flags&flagChild != 0 {
+	if w.slab.Slots[i].Flags&request.FlagChild != 0 {
 		return w.resumeFencePart(i)
 	}
 	if st := l.ep.Fence(); st != ucs.OK || !l.emul.canOvertake() {
@@ -123,7 +124,7 @@ func (w *thread) resumeFence(i uint32) ucs.Status {
 		return st
 	}
 	l.emul.stallUntil = l.emul.sent
-	w.stallLane(w.slab.slots[i].lane)
+	w.stallLane(w.slab.Slots[i].Lane)
 	return ucs.OK
 }
 
@@ -138,9 +139,9 @@ func (e *emulEndpoint) canOvertake() bool { return e != nil && e.hasRMA && e.han
 // Its slot counts the parts that have not completed. A part is the flush of a lane,
 // posted at the place of the fence among the lane's operations.
 func (w *thread) fenceMulti(peer wireup.PeerID) {
-	f := w.slab.alloc(opFenceMulti)
-	s := as[fenceOp](&w.slab.slots[f])
-	s.flags, s.peer, s.parts = flagReported, peer, 1
+	f := w.slab.Alloc(request.FenceMulti)
+	s := request.As[fenceOp](&w.slab.Slots[f])
+	s.Flags, s.peer, s.Parts = request.FlagReported, peer, 1
 	w.fences++
 	w.fenced = w.fenced[:0]
 	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
@@ -153,11 +154,11 @@ func (w *thread) fenceMulti(peer wireup.PeerID) {
 		case st != ucs.InProgress:
 			w.end(part, st)
 			w.fenced = append(w.fenced, i)
-		case w.slab.slots[part].flags&flagPending == 0:
+		case w.slab.Slots[part].Flags&request.FlagPending == 0:
 			w.fenced = append(w.fenced, i)
 		}
 	}
-	if w.slab.slots[f].parts > 1 {
+	if w.slab.Slots[f].Parts > 1 {
 		for _, i := range w.fenced {
 			w.stallForFence(f, i)
 		}
@@ -167,32 +168,32 @@ func (w *thread) fenceMulti(peer wireup.PeerID) {
 
 // fencePart returns the slot of a new part of f on the lane.
 func (w *thread) fencePart(f, lane uint32) uint32 {
-	i := w.slab.alloc(opFence)
-	s := as[fenceOp](&w.slab.slots[i])
-	s.lane, s.parent = lane, f
-	s.flags = flagChild | flagReported
-	w.slab.slots[f].parts++
+	i := w.slab.Alloc(request.Fence)
+	s := request.As[fenceOp](&w.slab.Slots[i])
+	s.Lane, s.parent = lane, f
+	s.Flags = request.FlagChild | request.FlagReported
+	w.slab.Slots[f].Parts++
 	return i
 }
 
 // resumeFencePart starts the flush of the lane of the part in slot i.
 func (w *thread) resumeFencePart(i uint32) ucs.Status {
-	part := as[fenceOp](&w.slab.slots[i])
-	lane, f := part.lane, part.parent
+	part := request.As[fenceOp](&w.slab.Slots[i])
+	lane, f := part.Lane, part.parent
 	l := &w.lanes[lane]
 	if st := l.ep.Fence(); st != ucs.OK {
 		return st
 	}
 	if l.emul != nil && l.emul.handled < l.emul.sent && part.synced == 0 {
 		ack := w.fencePart(f, lane) // it completes with the acknowledgment
-		if st := l.emul.sync(w.slab.token(ack)); st != ucs.InProgress {
+		if st := l.emul.sync(w.slab.Token(ack)); st != ucs.InProgress {
 			w.slab.release(ack)
-			w.slab.slots[f].parts--
+			w.slab.Slots[f].Parts--
 			return st
 		}
-		as[fenceOp](&w.slab.slots[i]).synced = 1
+		request.As[fenceOp](&w.slab.Slots[i]).synced = 1
 	}
-	st := l.ep.Flush(uct.FlushRemote, w.slab.token(i))
+	st := l.ep.Flush(uct.FlushRemote, w.slab.Token(i))
 	if st != ucs.OK && st != ucs.InProgress {
 		return st
 	}
@@ -200,7 +201,7 @@ func (w *thread) resumeFencePart(i uint32) ucs.Status {
 		l.emul.stallUntil = l.emul.sent
 		w.stallLane(lane)
 	}
-	if w.slab.slots[i].flags&flagPending != 0 && w.slab.slots[f].parts > 1 {
+	if w.slab.Slots[i].Flags&request.FlagPending != 0 && w.slab.Slots[f].Parts > 1 {
 		w.stallForFence(f, lane) // fenceMulti has returned already and stalled the other lanes
 	}
 	return st
@@ -214,8 +215,8 @@ func (w *thread) stallForFence(f, lane uint32) {
 
 // fencePartDone counts a completed part of f. The last one resumes all lanes.
 func (w *thread) fencePartDone(f uint32) {
-	s := as[fenceOp](&w.slab.slots[f])
-	if s.parts--; s.parts > 0 {
+	s := request.As[fenceOp](&w.slab.Slots[f])
+	if s.Parts--; s.Parts > 0 {
 		return
 	}
 	peer := s.peer
@@ -236,8 +237,8 @@ func (w *thread) fencePartDone(f uint32) {
 
 // endFences completes the parts of fences on a lane that closes.
 func (w *thread) endFences(lane uint32) {
-	for i := uint32(1); w.fences > 0 && int(i) < len(w.slab.slots); i++ {
-		if s := &w.slab.slots[i]; s.op == opFence && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
+	for i := uint32(1); w.fences > 0 && int(i) < len(w.slab.Slots); i++ {
+		if s := &w.slab.Slots[i]; s.Op == request.Fence && s.State == request.StateLive && s.Lane == lane && s.Flags&request.FlagChild != 0 {
 			w.end(i, ucs.Canceled)
 		}
 	}

@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -31,10 +32,10 @@ func (e Endpoint) Flush() Request {
 	defer w.unlock()
 	k := w.endpoint(e)
 	if k == 0 {
-		return w.refuse(opFlush, e, ucs.Closed)
+		return w.refuse(request.Flush, e, ucs.Closed)
 	}
 	if st := w.eps[k].status; st != ucs.OK {
-		return w.refuse(opFlush, e, st)
+		return w.refuse(request.Flush, e, st)
 	}
 	if w.eps[k].lane == 0 {
 		return Request{} // no operation was posted on it
@@ -54,7 +55,7 @@ func (w *Worker) Flush() Request {
 	w.t.lock()
 	defer w.t.unlock()
 	if w.t.closing {
-		return w.t.refuse(opFlush, Endpoint{}, ucs.Closed)
+		return w.t.refuse(request.Flush, Endpoint{}, ucs.Closed)
 	}
 	f := flush{w: &w.t}
 	for i := 1; i < len(w.t.lanes); i++ {
@@ -83,7 +84,7 @@ func (w *thread) flushAlive() Request {
 
 // flushOp is the slot of a flush, or of its part on a lane.
 type flushOp struct {
-	slotHeader
+	request.Header
 	stage  flushStage
 	_      uint32 // the link in lane.unacked
 	parent uint32 // of a part: the slot of the flush
@@ -100,27 +101,27 @@ type flush struct {
 
 func (f *flush) addLane(i uint32) {
 	w := f.w
-	c := w.slab.alloc(opFlush)
-	s := as[flushOp](&w.slab.slots[c])
-	s.ep, s.lane, s.stage = f.ep, i, flushNew
+	c := w.slab.Alloc(request.Flush)
+	s := request.As[flushOp](&w.slab.Slots[c])
+	s.EP, s.Lane, s.stage = f.ep, i, flushNew
 	st := w.try(c)
 	if st == ucs.OK {
 		w.slab.release(c)
 		return
 	}
 	if f.parent == 0 {
-		f.parent = w.slab.alloc(opFlush)
-		w.slab.slots[f.parent].ep = f.ep
+		f.parent = w.slab.Alloc(request.Flush)
+		w.slab.Slots[f.parent].EP = f.ep
 	}
-	w.slab.slots[f.parent].parts++
-	s = as[flushOp](&w.slab.slots[c])
+	w.slab.Slots[f.parent].Parts++
+	s = request.As[flushOp](&w.slab.Slots[c])
 	s.parent = f.parent
-	s.flags |= flagChild
+	s.Flags |= request.FlagChild
 	if st != ucs.InProgress {
-		s.status = st
-		w.slab.slots[f.parent].parts++ // so that request completes it, not childEnded: its id is not known before
+		s.Status = st
+		w.slab.Slots[f.parent].Parts++ // so that request completes it, not childEnded: its id is not known before
 		w.childEnded(c)
-		w.slab.slots[f.parent].parts--
+		w.slab.Slots[f.parent].Parts--
 	}
 }
 
@@ -129,9 +130,9 @@ func (f *flush) request() Request {
 		return Request{}
 	}
 	w := f.w
-	r := Request{w, w.slab.id(f.parent)}
-	if s := &w.slab.slots[f.parent]; s.parts == 0 {
-		w.end(f.parent, s.status)
+	r := Request{w, w.slab.ID(f.parent)}
+	if s := &w.slab.Slots[f.parent]; s.Parts == 0 {
+		w.end(f.parent, s.Status)
 	}
 	return r
 }
@@ -143,8 +144,8 @@ var flushOperation = operation{progress: (*thread).resumeFlush}
 // once all earlier sends have been matched. slot.parts counts the two. Operations posted
 // later do not delay it.
 func (w *thread) resumeFlush(i uint32) ucs.Status {
-	s := as[flushOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[flushOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if s.stage == flushNew {
 		if st := w.checkOrder(l); st != ucs.OK {
 			return st
@@ -152,55 +153,55 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 		if h := l.stalledEp(); h != nil && !h.resuming {
 			return ucs.NoResource
 		}
-		s.parts = 1
+		s.Parts = 1
 		switch {
 		case l.emul == nil:
 		case l.emul.unflushed():
-			if st := l.emul.sync(w.slab.token(i)); st != ucs.InProgress {
+			if st := l.emul.sync(w.slab.Token(i)); st != ucs.InProgress {
 				return st
 			}
-			s.parts = 2
+			s.Parts = 2
 		default:
 			if st := l.emul.takeErr(); st != ucs.OK {
 				return st
 			}
 		}
-		if s.stage = flushInTransport; w.precedes(s.lane, i) {
+		if s.stage = flushInTransport; w.precedes(s.Lane, i) {
 			s.stage = flushBehindSends
-			w.slab.push(&l.unacked, i)
+			w.slab.Push(&l.unacked, i)
 			l.flushes++
 			return ucs.InProgress
 		}
 	}
 	st := l.status()
 	if st == ucs.OK {
-		st = l.transport().Flush(uct.FlushRemote, w.slab.token(i))
+		st = l.transport().Flush(uct.FlushRemote, w.slab.Token(i))
 	}
 	switch {
 	case st == ucs.NoResource:
 		return st
 	case s.stage == flushReady:
 		w.unlinkFlush(i)
-		if s.flags&flagPending != 0 {
-			w.resumeFlushes(s.lane) // they wait for this one
-			s = as[flushOp](&w.slab.slots[i])
+		if s.Flags&request.FlagPending != 0 {
+			w.resumeFlushes(s.Lane) // they wait for this one
+			s = request.As[flushOp](&w.slab.Slots[i])
 		}
 	}
 	if st != ucs.OK {
 		return st
 	}
-	if s.parts--; s.parts > 0 {
+	if s.Parts--; s.Parts > 0 {
 		return ucs.InProgress
 	}
-	return s.status
+	return s.Status
 }
 
 // endFlushes completes the parts of flushes on a lane that closes. No endpoint or
 // remote key uses the lane, so a part has nothing to wait for: it fails only if the
 // lane failed.
 func (w *thread) endFlushes(lane uint32) {
-	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
-		if s := &w.slab.slots[i]; s.op == opFlush && s.state == slotLive && s.lane == lane && s.flags&flagChild != 0 {
+	for i := uint32(1); int(i) < len(w.slab.Slots); i++ {
+		if s := &w.slab.Slots[i]; s.Op == request.Flush && s.State == request.StateLive && s.Lane == lane && s.Flags&request.FlagChild != 0 {
 			w.unlinkFlush(i)
 			w.end(i, w.lanes[lane].status())
 		}

@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/goucx/goucx/ucs"
+import (
+	"github.com/goucx/goucx/ucp/internal/request"
+	"github.com/goucx/goucx/ucs"
+)
 
 // A transfer refused when it is posted, for its bounds or a missing right, never began, so
 // no flush covers it. But a program that drops the request and flushes must not see
@@ -11,7 +14,7 @@ import "github.com/goucx/goucx/ucs"
 
 // refusedOp is the slot of a refused transfer, which has formRefused.
 type refusedOp struct {
-	slotHeader
+	request.Header
 	form     rmaForm
 	_        uint32
 	endpoint uint64 // id of the endpoint
@@ -27,14 +30,14 @@ func (w *thread) firstRefusal(id uint64) (first uint32) {
 	}
 	w.unreportedRefusals = 0
 	b := &w.slab
-	for i := b.unclaimedHead; i != 0; i = b.slots[i].next {
-		s := &b.slots[i]
+	for i := b.Unclaimed; i != 0; i = b.Slots[i].Next {
+		s := &b.Slots[i]
 		switch {
-		case s.op < opPut || s.op > opFetch || as[refusedOp](s).form&formRefused == 0 || s.state != slotDone:
-		case id != 0 && as[refusedOp](s).endpoint != id:
+		case s.Op < request.Put || s.Op > request.Fetch || request.As[refusedOp](s).form&formRefused == 0 || s.State != request.StateDone:
+		case id != 0 && request.As[refusedOp](s).endpoint != id:
 			w.unreportedRefusals++
 		default:
-			s.state = slotRead
+			s.State = request.StateRead
 			if first == 0 {
 				first = i
 			}
@@ -52,11 +55,11 @@ func (f *flush) addRefusals(id uint64) {
 	}
 	err := w.slotErr(i)
 	if f.parent == 0 {
-		f.parent = w.slab.alloc(opFlush)
-		w.slab.slots[f.parent].ep = f.ep
+		f.parent = w.slab.Alloc(request.Flush)
+		w.slab.Slots[f.parent].EP = f.ep
 	}
-	if s := &w.slab.slots[f.parent]; s.status == ucs.OK {
-		s.status = ucs.InvalidParam
+	if s := &w.slab.Slots[f.parent]; s.Status == ucs.OK {
+		s.Status = ucs.InvalidParam
 		w.saveErr(f.parent, err)
 	}
 }

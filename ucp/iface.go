@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -106,26 +107,26 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 	w := &wi.w.t
 	for i := range es {
 		e := &es[i]
-		k := w.slab.find(uint64(e.Token))
-		if k == 0 || w.slab.slots[k].state != slotLive {
+		k := w.slab.Find(uint64(e.Token))
+		if k == 0 || w.slab.Slots[k].State != request.StateLive {
 			continue
 		}
-		s := &w.slab.slots[k]
-		if s.parts > 1 || s.posting() {
+		s := &w.slab.Slots[k]
+		if s.Parts > 1 || posting(s) {
 			w.partEnded(k, e.Status)
 			continue
 		}
-		s.parts = 0
-		if s.op == opFetch || s.op == opGetUint64 {
-			f := as[wordOp](s)
+		s.Parts = 0
+		if s.Op == request.Fetch || s.Op == request.GetUint64 {
+			f := request.As[wordOp](s)
 			f.key = e.Value
-			if s.op == opGetUint64 && f.form&formBounced != 0 {
-				f.key = binary.LittleEndian.Uint64(w.slab.bufs[k])
+			if s.Op == request.GetUint64 && f.form&formBounced != 0 {
+				f.key = binary.LittleEndian.Uint64(w.slab.Bufs[k])
 			}
 		}
 		st := e.Status
-		if s.status != ucs.OK {
-			st = s.status
+		if s.Status != ucs.OK {
+			st = s.Status
 		}
 		if st == ucs.PeerFailed && w.awaitsReport(k, wi) {
 			continue
@@ -158,19 +159,19 @@ func (wi *workerIface) HandlePending(ts []uct.Token) int {
 func (wi *workerIface) resume(ts []uct.Token) int {
 	w := &wi.w.t
 	for n, t := range ts {
-		i := w.slab.find(uint64(t))
-		if i == 0 || w.slab.slots[i].state != slotLive {
+		i := w.slab.Find(uint64(t))
+		if i == 0 || w.slab.Slots[i].State != request.StateLive {
 			continue // canceled in the meantime
 		}
-		if lane := w.slab.slots[i].lane; w.lanes[lane].pendingControl.head != 0 {
+		if lane := w.slab.Slots[i].Lane; w.lanes[lane].pendingControl.Head != 0 {
 			if !w.sendPendingControl(lane) {
 				return n
 			}
-			if w.slab.find(uint64(t)) == 0 {
+			if w.slab.Find(uint64(t)) == 0 {
 				continue // it was a control message itself
 			}
 		}
-		switch st := w.operations[w.slab.slots[i].op].progress(w, i); st {
+		switch st := w.operations[w.slab.Slots[i].Op].progress(w, i); st {
 		case ucs.NoResource:
 			return n
 		case ucs.InProgress:

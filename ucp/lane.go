@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -29,15 +30,15 @@ type lane struct {
 	fragSeq       uint64 // fragmented messages begun
 	err           error  // why it failed
 
-	closeFlushed   bool  // the worker is closing and has posted the lane's flush
-	fenced         bool  // a fence was posted; it also orders operations on lanes opened later
-	pendingControl chain // control messages that got NoResource
+	closeFlushed   bool          // the worker is closing and has posted the lane's flush
+	fenced         bool          // a fence was posted; it also orders operations on lanes opened later
+	pendingControl request.Chain // control messages that got NoResource
 
 	emul *emulEndpoint // emulated RMA and AMO; nil: not needed yet
 
-	creditsUsed uint32 // credits in use; see lane_credit.go
-	flushes     uint32 // number of flushes in open
-	unacked     chain  // sends that the peer has to acknowledge, and flushes behind them
+	creditsUsed uint32        // credits in use; see lane_credit.go
+	flushes     uint32        // number of flushes in open
+	unacked     request.Chain // sends that the peer has to acknowledge, and flushes behind them
 
 	failedRoutes []failedRoute // routes that failed before this one; see lane_failover.go
 }
@@ -262,7 +263,7 @@ func (w *thread) removeLane(i uint32) {
 func (w *thread) purgeLane(i uint32, st ucs.Status) {
 	w.failEmulOps(i, st)
 	w.lanes[i].ep.PendingPurge(func(t uct.Token) {
-		if k := w.slab.find(uint64(t)); k != 0 && w.slab.slots[k].state == slotLive {
+		if k := w.slab.Find(uint64(t)); k != 0 && w.slab.Slots[k].State == request.StateLive {
 			w.end(k, st)
 		}
 	})

@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/goucx/goucx/ucs"
+import (
+	"github.com/goucx/goucx/ucp/internal/request"
+	"github.com/goucx/goucx/ucs"
+)
 
 // Send credits: a synchronous send, and a send by rendezvous, holds one credit of its lane.
 // It holds the credit from when it is sent until the peer has matched or requested it. So
@@ -34,10 +37,10 @@ func (w *thread) checkCredit(lane uint32) bool {
 // awaitAck notes that the send in slot i was sent and that the peer has to acknowledge it. The
 // send takes a credit, which it holds in the phases phaseMatch and phaseRTS.
 func (w *thread) awaitAck(i uint32, p phase) {
-	s := as[sendOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[sendOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	s.phase = p
-	w.slab.push(&l.unacked, i)
+	w.slab.Push(&l.unacked, i)
 	l.creditsUsed++
 }
 
@@ -58,8 +61,8 @@ func (w *thread) resumeOnCredit(lane uint32) {
 // releaseSend removes the send in slot i, which is about to complete, from lane.unacked and releases
 // its credit and its exposed memory.
 func (w *thread) releaseSend(i uint32) {
-	s := as[sendOp](&w.slab.slots[i])
-	lane, was := s.lane, s.phase
+	s := request.As[sendOp](&w.slab.Slots[i])
+	lane, was := s.Lane, s.phase
 	if was == phaseNew {
 		return
 	}
@@ -67,7 +70,7 @@ func (w *thread) releaseSend(i uint32) {
 	if was == phaseExposed {
 		w.unexpose(i)
 	}
-	w.slab.unlink(&w.lanes[lane].unacked, i)
+	w.slab.Unlink(&w.lanes[lane].unacked, i)
 	if was == phaseMatch || was == phaseRTS {
 		w.returnCredit(lane)
 	}
@@ -87,10 +90,10 @@ func (w *thread) sendCompleted(i uint32, _ ucs.Status) bool {
 //
 //go:noinline
 func (w *thread) resumeFlushes(lane uint32) {
-	for i := w.lanes[lane].unacked.head; i != 0; {
-		s := &w.slab.slots[i]
-		next := s.next
-		if f := as[flushOp](s); s.op == opFlush && f.stage == flushBehindSends && !w.precedes(lane, i) {
+	for i := w.lanes[lane].unacked.Head; i != 0; {
+		s := &w.slab.Slots[i]
+		next := s.Next
+		if f := request.As[flushOp](s); s.Op == request.Flush && f.stage == flushBehindSends && !w.precedes(lane, i) {
 			f.stage = flushReady
 			if st := w.try(i); st != ucs.InProgress {
 				w.end(i, st)
@@ -104,9 +107,9 @@ func (w *thread) resumeFlushes(lane uint32) {
 // lane.unacked. If the flush is not in the queue, it looks at the whole queue. It waits for
 // sends, and for flushes posted earlier, which must not complete later.
 func (w *thread) precedes(lane, i uint32) bool {
-	ep := w.slab.slots[i].ep
-	for k := w.lanes[lane].unacked.head; k != i && k != 0; k = w.slab.slots[k].next {
-		if ep == 0 || w.slab.slots[k].ep == ep {
+	ep := w.slab.Slots[i].EP
+	for k := w.lanes[lane].unacked.Head; k != i && k != 0; k = w.slab.Slots[k].Next {
+		if ep == 0 || w.slab.Slots[k].EP == ep {
 			return true
 		}
 	}
@@ -125,10 +128,10 @@ const (
 
 // unlinkFlush removes the flush in slot i from lane.unacked if it is there.
 func (w *thread) unlinkFlush(i uint32) {
-	s := as[flushOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[flushOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if s.stage == flushBehindSends || s.stage == flushReady {
-		w.slab.unlink(&l.unacked, i)
+		w.slab.Unlink(&l.unacked, i)
 		l.flushes--
 		s.stage = flushInTransport
 	}
@@ -137,11 +140,11 @@ func (w *thread) unlinkFlush(i uint32) {
 // completeUnacked completes all operations in lane.unacked with st.
 func (w *thread) completeUnacked(lane uint32, st ucs.Status) {
 	for {
-		i := w.lanes[lane].unacked.head
+		i := w.lanes[lane].unacked.Head
 		if i == 0 {
 			return
 		}
-		if w.slab.slots[i].op == opFlush {
+		if w.slab.Slots[i].Op == request.Flush {
 			w.unlinkFlush(i)
 		}
 		w.end(i, st)

@@ -3,6 +3,7 @@ package ucp
 import (
 	"slices"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -15,9 +16,9 @@ func (w *thread) drainReplies(i uint32) bool {
 	if w.closing || w.lanes[i].state == laneFailed || !slices.ContainsFunc(w.rxConns, func(rx *rxConn) bool { return rx.hasReplyOn(i) }) {
 		return false
 	}
-	c := w.slab.alloc(opDrainLane)
-	s := &w.slab.slots[c]
-	s.lane, s.flags = i, flagReported
+	c := w.slab.Alloc(request.DrainLane)
+	s := &w.slab.Slots[c]
+	s.Lane, s.Flags = i, request.FlagReported
 	w.lanes[i].use()
 	st := w.try(c)
 	if st == ucs.InProgress {
@@ -39,17 +40,17 @@ func (w *thread) drainReplies(i uint32) bool {
 var drainOperation = operation{progress: (*thread).resumeDrain, complete: (*thread).drainDone}
 
 func (w *thread) resumeDrain(i uint32) ucs.Status {
-	l := &w.lanes[w.slab.slots[i].lane]
+	l := &w.lanes[w.slab.Slots[i].Lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
-	return l.transport().Flush(uct.FlushRemote, w.slab.token(i))
+	return l.transport().Flush(uct.FlushRemote, w.slab.Token(i))
 }
 
 // drainDone closes the lane that the operation in slot i kept open, if nothing else
 // does.
 func (w *thread) drainDone(i uint32, _ ucs.Status) bool {
-	lane := w.slab.slots[i].lane
+	lane := w.slab.Slots[i].Lane
 	w.slab.release(i)
 	w.lanes[lane].unuse()
 	w.closeIfDrained(lane)

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -122,13 +123,13 @@ func (w *thread) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uin
 func (w *thread) resumeMoved(i uint32) {
 	l := &w.lanes[i]
 	var others []uint32
-	for k := l.pendingControl.head; k != 0; {
-		s := &w.slab.slots[k]
-		next := s.next
-		if uct.AMID(as[controlOp](s).id) == wire.Peer { // its size fits the old transport
+	for k := l.pendingControl.Head; k != 0; {
+		s := &w.slab.Slots[k]
+		next := s.Next
+		if uct.AMID(request.As[controlOp](s).id) == wire.Peer { // its size fits the old transport
 			w.end(k, ucs.Canceled)
 		} else {
-			w.slab.unlink(&l.pendingControl, k)
+			w.slab.Unlink(&l.pendingControl, k)
 			others = append(others, k)
 		}
 		k = next
@@ -138,7 +139,7 @@ func (w *thread) resumeMoved(i uint32) {
 		w.sendAddress(i)
 	}
 	for _, k := range others {
-		w.slab.push(&w.lanes[i].pendingControl, k)
+		w.slab.Push(&w.lanes[i].pendingControl, k)
 	}
 	w.tryResumeLane(i)
 }
@@ -165,25 +166,25 @@ func (w *thread) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 			return nil, false
 		}
 	}
-	return ks, !w.anyTransfer(i, func(s *slot) bool { // operations of a key that was closed in the meantime
+	return ks, !w.anyTransfer(i, func(s *request.Slot) bool { // operations of a key that was closed in the meantime
 		return !slices.ContainsFunc(ks, func(k *keyLane) bool { return k.has(s) })
 	})
 }
 
 // anyTransfer reports whether f returns true for a put, get or atomic in
 // progress on lane i.
-func (w *thread) anyTransfer(i uint32, f func(*slot) bool) bool {
-	return slices.ContainsFunc(w.slab.slots, func(s slot) bool { return s.transfersBy(i) && f(&s) })
+func (w *thread) anyTransfer(i uint32, f func(*request.Slot) bool) bool {
+	return slices.ContainsFunc(w.slab.Slots, func(s request.Slot) bool { return transfersBy(&s, i) && f(&s) })
 }
 
 // transfersBy reports whether s is a put, get or atomic in progress on lane i.
-func (s *slot) transfersBy(i uint32) bool {
-	return s.state == slotLive && s.op >= opPut && s.op <= opFetch && s.lane == i
+func transfersBy(s *request.Slot, i uint32) bool {
+	return s.State == request.StateLive && s.Op >= request.Put && s.Op <= request.Fetch && s.Lane == i
 }
 
 // has reports whether the operation in s uses k.
-func (k *keyLane) has(s *slot) bool {
-	key := as[rmaOp](s).key
+func (k *keyLane) has(s *request.Slot) bool {
+	key := request.As[rmaOp](s).key
 	return key == uint64(k.rkey) || key == uint64(k.emulKey)
 }
 
@@ -197,8 +198,8 @@ func (w *thread) emulateKey(k *keyLane, c wireup.Candidate) {
 		w.emulLane(k.lane)
 	}
 	k.setEmulationLimits()
-	for n := range w.slab.slots {
-		if s := &w.slab.slots[n]; s.transfersBy(k.lane) && old.has(s) {
+	for n := range w.slab.Slots {
+		if s := &w.slab.Slots[n]; transfersBy(s, k.lane) && old.has(s) {
 			w.emulateOp(uint32(n), k)
 		}
 	}
@@ -210,12 +211,12 @@ func (w *thread) emulateKey(k *keyLane, c wireup.Candidate) {
 // emulateOp converts the operation in slot i, of which nothing was posted, to an emulated
 // operation of k.
 func (w *thread) emulateOp(i uint32, k *keyLane) {
-	s := as[rmaOp](&w.slab.slots[i])
+	s := request.As[rmaOp](&w.slab.Slots[i])
 	s.key = uint64(k.rkey)
-	switch s.op {
-	case opPut:
+	switch s.Op {
+	case request.Put:
 		s.form = formEmulated | k.put.pack()
-	case opGet:
+	case request.Get:
 		s.form = formEmulated | k.get.pack()
 	default:
 		s.form = s.form&^formBounced | formEmulated

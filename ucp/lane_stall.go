@@ -3,6 +3,7 @@ package ucp
 import (
 	"slices"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -126,7 +127,7 @@ func (w *thread) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
 		default:
 			t := h.pending[k]
 			k++
-			if n := w.slab.find(uint64(t)); n != 0 && w.slab.slots[n].state == slotLive {
+			if n := w.slab.Find(uint64(t)); n != 0 && w.slab.Slots[n].State == request.StateLive {
 				w.end(n, st)
 			}
 		}
@@ -139,15 +140,15 @@ func (w *thread) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
 // end of the transport's queue: by then that queue has nothing else that could overtake
 // operations in the stalledEndpoint. requeueStalled returns false if the transport keeps t.
 func (w *thread) requeueStalled(t uct.Token) bool {
-	i := w.slab.find(uint64(t))
+	i := w.slab.Find(uint64(t))
 	if i == 0 {
 		return false
 	}
-	h := w.lanes[w.slab.slots[i].lane].stalledEp()
+	h := w.lanes[w.slab.Slots[i].Lane].stalledEp()
 	switch {
 	case h == nil || h.resuming:
 		return false
-	case w.slab.slots[i].bypassesStall():
+	case bypassesStall(&w.slab.Slots[i]):
 		return h.Endpoint.PendingAdd(t) == ucs.OK
 	}
 	h.pending = slices.Insert(h.pending, h.numOlder, t)
@@ -158,14 +159,14 @@ func (w *thread) requeueStalled(t uct.Token) bool {
 // bypassesStall reports whether the operation in s passes a stalled lane. Such an operation is
 // one that the peer needs or has requested, or a flush that has had its place among the
 // lane's operations.
-func (s *slot) bypassesStall() bool {
-	switch s.op {
-	case opControl, opRndvRead, opDrainLane:
+func bypassesStall(s *request.Slot) bool {
+	switch s.Op {
+	case request.Control, request.RndvRead, request.DrainLane:
 		return true
-	case opFlush:
-		return as[flushOp](s).stage != flushNew
+	case request.Flush:
+		return request.As[flushOp](s).stage != flushNew
 	default:
-		return s.op.sends() && as[sendOp](s).phase == phaseData
+		return s.Op.Sends() && request.As[sendOp](s).phase == phaseData
 	}
 }
 

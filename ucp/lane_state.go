@@ -62,7 +62,7 @@ type laneLife struct {
 
 	refs      int // references of endpoints and remote keys
 	replyRefs int // references of rx connections that reply on it
-	uses      int // reads of the peer's memory, memory exposed to the peer, and drains (opDrainLane)
+	uses      int // reads of the peer's memory, memory exposed to the peer, and drains (request.DrainLane)
 	pending   int // operations on its pending queue
 }
 

@@ -1,5 +1,7 @@
 package ucp
 
+import "github.com/goucx/goucx/ucp/internal/request"
+
 // memInUse reports whether an operation of one of the context's ThreadMulti workers
 // uses memory of buf. It does not look at other workers: only their own goroutine
 // may read their state.
@@ -23,12 +25,13 @@ func (x *Context) memInUse(buf []byte) bool {
 func (w *thread) memInUse(buf []byte) bool {
 	w.lock()
 	defer w.unlock()
-	for i := range w.slab.slots {
-		s := &w.slab.slots[i]
-		if s.state != slotLive || !s.op.hasBuffer() {
+	for i := range w.slab.Slots {
+		s := &w.slab.Slots[i]
+		usesBuffer := s.Op.Sends() || s.Op.Receives() || s.Op == request.Put || s.Op == request.Get
+		if s.State != request.StateLive || !usesBuffer {
 			continue
 		}
-		if overlap(w.slab.bufs[i], buf) {
+		if overlap(w.slab.Bufs[i], buf) {
 			return true
 		}
 		for _, p := range w.slab.vecs[uint32(i)] {
@@ -38,17 +41,6 @@ func (w *thread) memInUse(buf []byte) bool {
 		}
 	}
 	return false
-}
-
-// hasBuffer reports whether operations of this kind use the caller's memory
-// until they complete.
-func (k opKind) hasBuffer() bool {
-	switch k {
-	case opTagSend, opTagSendV, opTagSendSync, opTagRecv, opAMSend, opAMRecv, opAMFetch, opPut, opGet:
-		return true
-	default:
-		return false
-	}
 }
 
 // overlap reports whether a and b have a byte in common.

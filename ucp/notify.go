@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/goucx/goucx/ucs"
+import (
+	"github.com/goucx/goucx/ucp/internal/request"
+	"github.com/goucx/goucx/ucs"
+)
 
 // Completion is what a callback receives about the completed operation.
 type Completion struct {
@@ -26,7 +29,7 @@ type listener struct {
 // listener returns the note of slot i.
 func (b *slab) listener(i uint32) *listener {
 	if int(i) >= len(b.listeners) {
-		b.listeners = append(b.listeners, make([]listener, len(b.slots)-len(b.listeners))...)
+		b.listeners = append(b.listeners, make([]listener, len(b.Slots)-len(b.listeners))...)
 	}
 	return &b.listeners[i]
 }
@@ -48,11 +51,11 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 	r.t.lock()
 	defer r.t.unlock()
 	w := r.t
-	i := w.slab.find(r.id)
-	if i == 0 || w.slab.slots[i].state != slotLive {
+	i := w.slab.Find(r.id)
+	if i == 0 || w.slab.Slots[i].State != request.StateLive {
 		return false
 	}
-	w.slab.slots[i].flags |= flagNotify | flagExtra
+	w.slab.Slots[i].Flags |= request.FlagNotify | request.FlagExtra
 	n := w.slab.listener(i)
 	n.f, n.cookie = f, cookie
 	return true
@@ -62,10 +65,10 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 // The callback, or else the first waiter that consumes results, receives the result.
 // Further ones receive ErrStale.
 func (w *thread) notify(i uint32) {
-	s, n := &w.slab.slots[i], w.slab.listener(i)
-	result := as[recvOp](s)
+	s, n := &w.slab.Slots[i], w.slab.listener(i)
+	result := request.As[recvOp](s)
 	c := Completion{Cookie: n.cookie, Message: Message{Tag(result.tag), int(result.length)}}
-	if s.status != ucs.OK {
+	if s.Status != ucs.OK {
 		c.Err = w.slotErr(i)
 	}
 	f, x := n.f, n.waiters
@@ -77,7 +80,7 @@ func (w *thread) notify(i uint32) {
 		case !x.consume:
 			errorRead = true
 			x.err = c.Err
-		case consumed || s.flags&flagHasResult == 0:
+		case consumed || s.Flags&request.FlagHasResult == 0:
 			x.err = ErrStale
 		default:
 			consumed = true
@@ -87,7 +90,7 @@ func (w *thread) notify(i uint32) {
 		x = next
 	}
 	if f != nil {
-		if s.op != opTagRecv {
+		if s.Op != request.TagRecv {
 			c.Message = Message{}
 		}
 		w.dueCallbacks = append(w.dueCallbacks, dueCallback{f, c})
@@ -99,19 +102,19 @@ func (w *thread) notify(i uint32) {
 // settleSlot releases slot i, whose operation has completed, or keeps it if its result may
 // still be read. errorRead reports that a waiter has received the error.
 func (w *thread) settleSlot(i uint32, consumed, errorRead bool) {
-	s := &w.slab.slots[i]
-	s.flags &^= flagNotify
+	s := &w.slab.Slots[i]
+	s.Flags &^= request.FlagNotify
 	switch {
-	case !consumed && s.flags&flagHasResult != 0:
-		s.state = slotDone
-	case consumed || s.status == ucs.OK || s.flags&flagReported != 0:
+	case !consumed && s.Flags&request.FlagHasResult != 0:
+		s.State = request.StateDone
+	case consumed || s.Status == ucs.OK || s.Flags&request.FlagReported != 0:
 		w.slab.release(i)
 	case errorRead:
-		s.state = slotRead
+		s.State = request.StateRead
 		w.slab.keepUnclaimed(i)
 	default:
-		s.state = slotDone
-		if s.ep == 0 {
+		s.State = request.StateDone
+		if s.EP == 0 {
 			w.slab.keepUnclaimed(i)
 		}
 	}

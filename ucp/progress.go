@@ -145,7 +145,7 @@ func (w *thread) doPeriodic() int {
 	s.passes += w.passes
 	w.passes = 0
 	now := ucs.Now()
-	w.slab.tidy(now)
+	w.slab.Tidy(now)
 	w.am.retainer.service()
 	w.eviction.evictIdle(now)
 	if w.show != nil {

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
@@ -119,7 +120,7 @@ func (w *thread) enqueueWaiter(x *waiter, sleeps bool) {
 	x.sleeps = sleeps
 	if x.id != 0 {
 		i := uint32(x.id)
-		w.slab.slots[i].flags |= flagNotify | flagExtra
+		w.slab.Slots[i].Flags |= request.FlagNotify | request.FlagExtra
 		n := w.slab.listener(i)
 		x.nextOfOp, n.waiters = n.waiters, x
 	}

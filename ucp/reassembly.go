@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
@@ -53,7 +54,7 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 // reassembleInto directs the remaining fragments of s's message to the receive in slot i.
 func (w *thread) reassembleInto(rx *rxConn, i uint32) {
 	rx.into, rx.recvSlot = reasmRecv, i
-	r := as[recvOp](&w.slab.slots[i])
+	r := request.As[recvOp](&w.slab.Slots[i])
 	r.tag, r.length = rx.tag, rx.total
 }
 
@@ -75,7 +76,7 @@ func (wi *workerIface) handleNext(rx *rxConn, number uint64, data []byte) {
 func (w *thread) addFragment(rx *rxConn, data []byte) {
 	switch rx.into {
 	case reasmRecv:
-		if b := w.slab.bufs[rx.recvSlot]; rx.got < uint64(len(b)) {
+		if b := w.slab.Bufs[rx.recvSlot]; rx.got < uint64(len(b)) {
 			copy(b[rx.got:], data)
 		}
 	case reasmPool, reasmHandler:
@@ -109,7 +110,7 @@ func (w *thread) messageComplete(rx *rxConn) {
 	switch into {
 	case reasmRecv:
 		st := ucs.OK
-		if rx.total > uint64(len(w.slab.bufs[rx.recvSlot])) {
+		if rx.total > uint64(len(w.slab.Bufs[rx.recvSlot])) {
 			st = ucs.Truncated
 		}
 		w.end(rx.recvSlot, st)
@@ -125,7 +126,7 @@ func (w *thread) messageComplete(rx *rxConn) {
 // matchPartial matches the message that is being reassembled from s with the receive in
 // slot i.
 func (w *thread) matchPartial(i uint32, rx *rxConn) {
-	copy(w.slab.bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
+	copy(w.slab.Bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
 	w.freeBudgeted(rx.chunk)
 	w.reassembleInto(rx, i)
 }
@@ -150,6 +151,6 @@ func (w *thread) dropPartial(rx *rxConn, st ucs.Status) {
 // setRecvErr records reason as the error of the receive that s's message goes to.
 func (w *thread) setRecvErr(rx *rxConn, reason error) {
 	if rx.into == reasmRecv {
-		w.saveErr(rx.recvSlot, &OpError{Op: opTagRecv.String(), Err: reason})
+		w.saveErr(rx.recvSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
 	}
 }

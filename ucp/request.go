@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -27,7 +28,7 @@ const refusedBit = 1 << 63
 // refuse returns the request of an operation that never began.
 //
 //go:noinline
-func (t *thread) refuse(op opKind, e Endpoint, st ucs.Status) Request {
+func (t *thread) refuse(op request.Kind, e Endpoint, st ucs.Status) Request {
 	return Request{t, refusedBit | uint64(st)<<56 | uint64(op)<<48 | uint64(uint16(e.id>>32))<<32 | uint64(uint32(e.id))}
 }
 
@@ -45,7 +46,7 @@ func (r Request) doneSlow() bool {
 	}
 	w := r.t
 	r.t.lock()
-	done := !w.slab.live(r.id)
+	done := !w.slab.Live(r.id)
 	r.t.unlock()
 	return done
 }
@@ -91,11 +92,11 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 	i, g := uint32(r.id), uint32(r.id>>32)
 	var p waitLoop
 	for {
-		s := &w.slab.slots[i]
-		if s.gen != g {
+		s := &w.slab.Slots[i]
+		if s.Gen != g {
 			return true, nil
 		}
-		if s.state != slotLive {
+		if s.State != request.StateLive {
 			return w.look(r.id)
 		}
 		if err := p.after(ctx, w, w.progress(), r.id); err != nil {
@@ -112,20 +113,20 @@ func (w *thread) look(id uint64) (ended bool, err error) {
 	if id&refusedBit != 0 {
 		return true, w.refusal(id)
 	}
-	i := w.slab.find(id)
+	i := w.slab.Find(id)
 	if i == 0 {
 		return true, nil
 	}
-	s := &w.slab.slots[i]
+	s := &w.slab.Slots[i]
 	switch {
-	case s.state == slotLive:
+	case s.State == request.StateLive:
 		return false, nil
-	case s.status == ucs.OK:
+	case s.Status == ucs.OK:
 		return true, nil
 	}
 	err = w.slotErr(i)
-	if s.flags&flagHasResult == 0 {
-		s.state = slotRead
+	if s.Flags&request.FlagHasResult == 0 {
+		s.State = request.StateRead
 		w.slab.keepUnclaimed(i)
 	}
 	return true, err
@@ -143,8 +144,8 @@ func (r Request) Cancel() {
 	}
 	r.t.lock()
 	defer r.t.unlock()
-	if r.t.slab.live(r.id) {
-		if cancel := r.t.operations[r.t.slab.slots[uint32(r.id)].op].cancel; cancel != nil {
+	if r.t.slab.Live(r.id) {
+		if cancel := r.t.operations[r.t.slab.Slots[uint32(r.id)].Op].cancel; cancel != nil {
 			cancel(r.t, uint32(r.id))
 		}
 	}
@@ -161,16 +162,16 @@ func (r Request) String() string {
 	if r.id&refusedBit != 0 {
 		return "request: " + w.refusal(r.id).Error()
 	}
-	i := w.slab.find(r.id)
+	i := w.slab.Find(r.id)
 	if i == 0 {
 		return "request: done"
 	}
-	s := &w.slab.slots[i]
-	if s.state != slotLive && s.status != ucs.OK {
+	s := &w.slab.Slots[i]
+	if s.State != request.StateLive && s.Status != ucs.OK {
 		return "request: " + w.slotErr(i).Error()
 	}
-	e := OpError{Op: s.op.String(), Peer: w.peerName(s.ep), Lane: w.laneName(s.lane), Err: ucs.ErrInProgress}
-	if s.state != slotLive {
+	e := OpError{Op: s.Op.String(), Peer: w.peerName(s.EP), Lane: w.laneName(s.Lane), Err: ucs.ErrInProgress}
+	if s.State != request.StateLive {
 		return fmt.Sprintf("request: %s: done", e.Op)
 	}
 	return "request: " + e.Error()

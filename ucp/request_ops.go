@@ -1,6 +1,9 @@
 package ucp
 
-import "github.com/goucx/goucx/ucs"
+import (
+	"github.com/goucx/goucx/ucp/internal/request"
+	"github.com/goucx/goucx/ucs"
+)
 
 // operation describes how an operation is carried out. It serves the slow paths: what runs for each
 // packet, and short completions, call the functions themselves. docs/requests.md has the
@@ -21,25 +24,25 @@ type operation struct {
 // operations has the descriptor of each kind. Code reaches it by thread.operations, because the
 // functions of the descriptors look other descriptors up: a direct reference would be an
 // initialization cycle.
-var operations = [numOps]operation{
-	opTagSend:       tagSendOperation,
-	opTagSendUint64: tagSendOperation,
-	opTagSendV:      tagSendOperation,
-	opTagSendSync:   tagSendOperation,
-	opAMSend:        amSendOperation,
-	opTagRecv:       recvOperation,
-	opAMRecv:        recvOperation,
-	opAMFetch:       prefetchOperation,
-	opFlush:         flushOperation,
-	opFence:         fenceOperation,
-	opCancelFrag:    cancelFragOperation,
-	opControl:       controlOperation,
-	opPut:           transferOperation,
-	opGet:           transferOperation,
-	opPutUint64:     putUint64Operation,
-	opGetUint64:     getUint64Operation,
-	opAtomic:        atomicOperation,
-	opFetch:         fetchOperation,
-	opRndvRead:      readOperation,
-	opDrainLane:     drainOperation,
+var operations = [request.NumKinds]operation{
+	request.TagSend:       tagSendOperation,
+	request.TagSendUint64: tagSendOperation,
+	request.TagSendV:      tagSendOperation,
+	request.TagSendSync:   tagSendOperation,
+	request.AMSend:        amSendOperation,
+	request.TagRecv:       recvOperation,
+	request.AMRecv:        recvOperation,
+	request.AMFetch:       prefetchOperation,
+	request.Flush:         flushOperation,
+	request.Fence:         fenceOperation,
+	request.CancelFrag:    cancelFragOperation,
+	request.Control:       controlOperation,
+	request.Put:           transferOperation,
+	request.Get:           transferOperation,
+	request.PutUint64:     putUint64Operation,
+	request.GetUint64:     getUint64Operation,
+	request.Atomic:        atomicOperation,
+	request.Fetch:         fetchOperation,
+	request.RndvRead:      readOperation,
+	request.DrainLane:     drainOperation,
 }

@@ -3,14 +3,15 @@ package ucp
 import (
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 )
 
 // start begins the operation in slot i, whose fields the caller has set, and returns its
 // request. A refused operation occupies no slot.
 func (w *thread) start(i uint32) Request {
-	s := &w.slab.slots[i]
-	id, op, ep, lane := w.slab.id(i), s.op, s.ep, s.lane
+	s := &w.slab.Slots[i]
+	id, op, ep, lane := w.slab.ID(i), s.Op, s.EP, s.Lane
 	switch st := w.try(i); st {
 	case ucs.OK:
 		w.discard(i)
@@ -39,22 +40,22 @@ func (w *thread) noteFailure(lane uint32, st ucs.Status) {
 // try carries out the operation in slot i as far as possible. If it gets NoResource it is
 // added to the lane's pending queue, and try returns InProgress.
 func (w *thread) try(i uint32) ucs.Status {
-	progress := w.operations[w.slab.slots[i].op].progress
+	progress := w.operations[w.slab.Slots[i].Op].progress
 	for {
 		st := progress(w, i)
 		if st != ucs.NoResource {
 			return st
 		}
 		w.count.Inc(cntPending)
-		s := &w.slab.slots[i]
-		l := &w.lanes[s.lane]
+		s := &w.slab.Slots[i]
+		l := &w.lanes[s.Lane]
 		ep := l.ep
-		if s.bypassesStall() {
+		if bypassesStall(s) {
 			ep = l.transport()
 		}
-		st = ep.PendingAdd(w.slab.token(i))
+		st = ep.PendingAdd(w.slab.Token(i))
 		if st == ucs.OK {
-			s.flags |= flagPending
+			s.Flags |= request.FlagPending
 			l.pending++
 			w.owner.mustWake = true // a transport that connects has timers now
 			return ucs.InProgress
@@ -67,29 +68,29 @@ func (w *thread) try(i uint32) ucs.Status {
 
 // clearPending notes that the operation in slot i has left its lane's pending queue.
 func (w *thread) clearPending(i uint32) {
-	if s := &w.slab.slots[i]; s.flags&flagPending != 0 {
-		s.flags &^= flagPending
-		w.lanes[s.lane].pending--
+	if s := &w.slab.Slots[i]; s.Flags&request.FlagPending != 0 {
+		s.Flags &^= request.FlagPending
+		w.lanes[s.Lane].pending--
 	}
 }
 
 // end completes the operation in slot i with st.
 func (w *thread) end(i uint32, st ucs.Status) {
-	s := &w.slab.slots[i]
-	if st != ucs.OK || s.flags&^flagHasResult != 0 {
+	s := &w.slab.Slots[i]
+	if st != ucs.OK || s.Flags&^request.FlagHasResult != 0 {
 		w.endSlow(i, st)
 		return
 	}
-	if s.flags&flagHasResult == 0 {
+	if s.Flags&request.FlagHasResult == 0 {
 		w.discard(i)
 		return
 	}
-	s.state = slotDone
+	s.State = request.StateDone
 }
 
 // discard releases slot i and what a send in it holds.
 func (w *thread) discard(i uint32) {
-	if s := &w.slab.slots[i]; s.op.sends() && as[sendOp](s).phase != phaseNew {
+	if s := &w.slab.Slots[i]; s.Op.Sends() && request.As[sendOp](s).phase != phaseNew {
 		w.releaseSend(i)
 	}
 	w.slab.release(i)
@@ -102,24 +103,24 @@ func (w *thread) discard(i uint32) {
 //go:noinline
 func (w *thread) endSlow(i uint32, st ucs.Status) {
 	w.clearPending(i)
-	if complete := w.operations[w.slab.slots[i].op].complete; complete != nil && complete(w, i, st) {
+	if complete := w.operations[w.slab.Slots[i].Op].complete; complete != nil && complete(w, i, st) {
 		return
 	}
 	w.slab.dropBuffers(i)
-	s := &w.slab.slots[i]
-	s.status = st
+	s := &w.slab.Slots[i]
+	s.Status = st
 	switch {
-	case s.flags&flagChild != 0:
+	case s.Flags&request.FlagChild != 0:
 		w.childEnded(i)
-	case s.flags&flagNotify != 0:
+	case s.Flags&request.FlagNotify != 0:
 		w.notify(i)
-	case s.flags&flagHasResult != 0:
-		s.state = slotDone
-	case st == ucs.OK || s.flags&flagReported != 0:
+	case s.Flags&request.FlagHasResult != 0:
+		s.State = request.StateDone
+	case st == ucs.OK || s.Flags&request.FlagReported != 0:
 		w.slab.release(i)
 	default:
-		s.state = slotDone
-		if s.ep == 0 {
+		s.State = request.StateDone
+		if s.EP == 0 {
 			w.slab.keepUnclaimed(i)
 		}
 	}
@@ -127,26 +128,26 @@ func (w *thread) endSlow(i uint32, st ucs.Status) {
 
 // partEnded counts the completion of one of several parts of the operation in slot i.
 func (w *thread) partEnded(i uint32, st ucs.Status) {
-	s := &w.slab.slots[i]
-	s.parts--
-	if s.status == ucs.OK {
-		s.status = st
+	s := &w.slab.Slots[i]
+	s.Parts--
+	if s.Status == ucs.OK {
+		s.Status = st
 	}
 }
 
 // childEnded counts the completion of the part in slot i with its parent. The last part
 // completes the parent.
 func (w *thread) childEnded(i uint32) {
-	c := as[flushOp](&w.slab.slots[i])
+	c := request.As[flushOp](&w.slab.Slots[i])
 	parent := c.parent
-	s := &w.slab.slots[parent]
-	if c.status != ucs.OK && s.status == ucs.OK {
-		s.status = c.status
+	s := &w.slab.Slots[parent]
+	if c.Status != ucs.OK && s.Status == ucs.OK {
+		s.Status = c.Status
 		w.saveErr(parent, w.slotErr(i))
 	}
 	w.slab.release(i)
-	s.parts--
-	if s.parts == 0 {
-		w.end(parent, s.status)
+	s.Parts--
+	if s.Parts == 0 {
+		w.end(parent, s.Status)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -37,18 +38,18 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 	var p waitLoop
 	for {
 		b := &w.slab
-		s := &b.slots[i]
-		if s.gen != g {
+		s := &b.Slots[i]
+		if s.Gen != g {
 			return Message{}, ErrStale
 		}
-		if s.state == slotDone {
-			if s.status != ucs.OK || s.flags&flagExtra != 0 {
+		if s.State == request.StateDone {
+			if s.Status != ucs.OK || s.Flags&request.FlagExtra != 0 {
 				return w.consume(i)
 			}
 			// Same as consume, but without the call.
-			s.gen, s.state, s.next = nextGen(g), slotFree, b.free
-			b.free = i
-			m := as[recvOp](s)
+			s.Gen, s.State, s.Next = request.NextGen(g), request.StateFree, b.FreeList
+			b.FreeList = i
+			m := request.As[recvOp](s)
 			return Message{Tag(m.tag), int(m.length)}, nil
 		}
 		if err := p.after(ctx, w, w.progress(), r.id); err != nil {
@@ -90,11 +91,11 @@ func (w *thread) tryConsume(id uint64) (m Message, ended bool, err error) {
 	if id&refusedBit != 0 {
 		return Message{}, true, w.refusal(id)
 	}
-	i := w.slab.find(id)
+	i := w.slab.Find(id)
 	if i == 0 {
 		return Message{}, true, ErrStale
 	}
-	if w.slab.slots[i].state == slotLive {
+	if w.slab.Slots[i].State == request.StateLive {
 		return Message{}, false, nil
 	}
 	m, err = w.consume(i)
@@ -103,9 +104,9 @@ func (w *thread) tryConsume(id uint64) (m Message, ended bool, err error) {
 
 // consume returns the result of the receive in slot i and releases the slot.
 func (w *thread) consume(i uint32) (m Message, err error) {
-	s := as[recvOp](&w.slab.slots[i])
+	s := request.As[recvOp](&w.slab.Slots[i])
 	m = Message{Tag(s.tag), int(s.length)}
-	if s.status != ucs.OK {
+	if s.Status != ucs.OK {
 		err = w.slotErr(i)
 	}
 	w.slab.release(i)
@@ -121,13 +122,13 @@ func (r RecvRequest) Drop() {
 	r.t.lock()
 	defer r.t.unlock()
 	w := r.t
-	i := w.slab.find(r.id)
+	i := w.slab.Find(r.id)
 	if i == 0 {
 		return
 	}
-	if s := &w.slab.slots[i]; s.state == slotLive {
-		s.flags &^= flagHasResult
-		s.flags |= flagReported
+	if s := &w.slab.Slots[i]; s.State == request.StateLive {
+		s.Flags &^= request.FlagHasResult
+		s.Flags |= request.FlagReported
 		return
 	}
 	w.slab.release(i)
@@ -147,15 +148,15 @@ func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 }
 
 func (w *thread) tie(id uint64, e Endpoint) {
-	i := w.slab.find(id)
+	i := w.slab.Find(id)
 	if i == 0 || !w.posted.Has(i) {
 		return
 	}
 	st := ucs.Closed
 	if k := w.endpoint(e); k != 0 {
 		st = w.connect(k) // before the tie, since a failure here would also end a tied receive
-		w.slab.slots[i].ep = k
-		w.slab.slots[i].flags |= flagTied
+		w.slab.Slots[i].EP = k
+		w.slab.Slots[i].Flags |= request.FlagTied
 		w.eps[k].touched = true
 	}
 	if st != ucs.OK {
@@ -186,7 +187,7 @@ func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 func (r RecvRequest) unread() bool {
 	r.t.lock()
 	defer r.t.unlock()
-	return r.id&refusedBit == 0 && r.t.slab.find(r.id) != 0
+	return r.id&refusedBit == 0 && r.t.slab.Find(r.id) != 0
 }
 
 // detach cancels a receive whose message has arrived in part, so that the caller owns
@@ -195,8 +196,8 @@ func (r RecvRequest) detach() {
 	w := r.t
 	r.t.lock()
 	defer r.t.unlock()
-	i := w.slab.find(r.id)
-	if i == 0 || w.slab.slots[i].state != slotLive {
+	i := w.slab.Find(r.id)
+	if i == 0 || w.slab.Slots[i].State != request.StateLive {
 		return
 	}
 	for _, wi := range w.ifaces {

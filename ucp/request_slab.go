@@ -1,13 +1,16 @@
 package ucp
 
-import "github.com/goucx/goucx/ucp/internal/pool"
+import (
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/request"
+)
 
 // slab holds the slots of a worker, and what belongs to an operation outside of its slot.
 type slab struct {
-	table
+	request.Table
 
-	// State outside of the slots that have flagExtra.
-	vecs      map[uint32][][]byte   // pieces of opTagSendV
+	// State outside of the slots that have request.FlagExtra.
+	vecs      map[uint32][][]byte   // pieces of request.TagSendV
 	listeners []listener            // callbacks and waiters by slot; shorter than slots if none was needed
 	errs      map[uint32]error      // errors that outlive what they are made from
 	copies    map[uint32]pool.Chunk // pool memory that holds the buffer
@@ -20,15 +23,15 @@ func (b *slab) init(p *pool.Pool) {
 	b.errs = make(map[uint32]error)
 	b.copies = make(map[uint32]pool.Chunk)
 	b.pool = p
-	b.grow()
+	b.Grow()
 }
 
 // release releases what the operation in slot i holds and makes the slot free.
 func (b *slab) release(i uint32) {
-	if b.slots[i].flags&flagExtra != 0 {
+	if b.Slots[i].Flags&request.FlagExtra != 0 {
 		b.dropExtra(i)
 	}
-	b.recycle(i)
+	b.Recycle(i)
 }
 
 // dropExtra drops all state outside of slot i.
@@ -44,8 +47,8 @@ func (b *slab) dropExtra(i uint32) {
 
 // dropBuffers drops the memory of the completed operation in slot i. Its result stays.
 func (b *slab) dropBuffers(i uint32) {
-	b.bufs[i] = nil
-	if b.slots[i].flags&flagExtra == 0 {
+	b.Bufs[i] = nil
+	if b.Slots[i].Flags&request.FlagExtra == 0 {
 		return
 	}
 	if c, ok := b.copies[i]; ok {
@@ -58,7 +61,7 @@ func (b *slab) dropBuffers(i uint32) {
 
 // keepUnclaimed keeps slot i, whose result may never be read, for some time.
 func (b *slab) keepUnclaimed(i uint32) {
-	if first := b.addUnclaimed(i); first != 0 {
+	if first := b.AddUnclaimed(i); first != 0 {
 		b.release(first)
 	}
 }

@@ -314,9 +314,9 @@ func (k *RemoteKey) release() {
 
 // keyInUse reports whether an operation in progress, or a pending one, uses l's key.
 func (w *thread) keyInUse(l *keyLane) bool {
-	for i := range w.slab.slots {
-		s := &w.slab.slots[i]
-		if s.transfersBy(l.lane) && l.has(s) {
+	for i := range w.slab.Slots {
+		s := &w.slab.Slots[i]
+		if transfersBy(s, l.lane) && l.has(s) {
 			return true
 		}
 	}

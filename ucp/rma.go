@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -72,12 +73,12 @@ func (k *RemoteKey) Get(p []byte, off uint64) Request {
 //hot:bench BenchmarkGetUint64
 func (k *RemoteKey) GetUint64(off uint64) Fetch[uint64] {
 	if off < k.get64 {
-		v, st := k.ep.GetUint64(k.base+off, k.rkey, k.t.slab.nextToken())
+		v, st := k.ep.GetUint64(k.base+off, k.rkey, k.t.slab.NextToken())
 		if st == ucs.OK {
 			return Fetch[uint64]{v: v}
 		}
 		if st == ucs.InProgress {
-			return Fetch[uint64]{r: k.newFetchSlot(opGetUint64, k.rma)}
+			return Fetch[uint64]{r: k.newFetchSlot(request.GetUint64, k.rma)}
 		}
 	}
 	return k.getUint64Slow(off)
@@ -86,10 +87,10 @@ func (k *RemoteKey) GetUint64(off uint64) Fetch[uint64] {
 // PutWith is Put with options. If o.Mem is set, p must lie in it.
 func (k *RemoteKey) PutWith(p []byte, off uint64, o Opts) Request {
 	if !o.covers(p) {
-		return k.refuse(opPut, fmt.Errorf("%d bytes outside of Opts.Mem: %w", len(p), ErrInvalid))
+		return k.refuse(request.Put, fmt.Errorf("%d bytes outside of Opts.Mem: %w", len(p), ErrInvalid))
 	}
 	if o.Mem != nil && k.rma != nil && k.rma.put.zcopy && uint64(len(p)) > k.rma.put.short {
-		return k.transferIn(opPut, p, off, o.Mem)
+		return k.transferIn(request.Put, p, off, o.Mem)
 	}
 	return k.Put(p, off)
 }
@@ -97,10 +98,10 @@ func (k *RemoteKey) PutWith(p []byte, off uint64, o Opts) Request {
 // GetWith is Get with options. If o.Mem is set, p must lie in it.
 func (k *RemoteKey) GetWith(p []byte, off uint64, o Opts) Request {
 	if !o.covers(p) {
-		return k.refuse(opGet, fmt.Errorf("%d bytes outside of Opts.Mem: %w", len(p), ErrInvalid))
+		return k.refuse(request.Get, fmt.Errorf("%d bytes outside of Opts.Mem: %w", len(p), ErrInvalid))
 	}
 	if o.Mem != nil && k.rma != nil && k.rma.get.zcopy {
-		return k.transferIn(opGet, p, off, o.Mem)
+		return k.transferIn(request.Get, p, off, o.Mem)
 	}
 	return k.Get(p, off)
 }

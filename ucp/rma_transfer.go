@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -16,14 +17,14 @@ import (
 func (k *RemoteKey) putSlow(p []byte, off uint64) Request {
 	k.t.lock()
 	defer k.t.unlock()
-	return k.transfer(opPut, p, off, nil)
+	return k.transfer(request.Put, p, off, nil)
 }
 
 //go:noinline
 func (k *RemoteKey) getSlow(p []byte, off uint64) Request {
 	k.t.lock()
 	defer k.t.unlock()
-	return k.transfer(opGet, p, off, nil)
+	return k.transfer(request.Get, p, off, nil)
 }
 
 // putInlineSlow puts p. If the put must wait, it puts a copy of p.
@@ -33,15 +34,15 @@ func (k *RemoteKey) putInlineSlow(p []byte, off uint64) Request {
 	k.t.lock()
 	defer k.t.unlock()
 	if k.rma != nil && uint64(len(p)) > k.rma.put.short {
-		return k.refuseLocked(opPut, statusErr(ucs.TooLong))
+		return k.refuseLocked(request.Put, statusErr(ucs.TooLong))
 	}
 	if len(p) == 8 {
 		return k.putWord(binary.LittleEndian.Uint64(p), off)
 	}
-	if r, done := k.begin(opPut, p, off); done {
+	if r, done := k.begin(request.Put, p, off); done {
 		return r
 	}
-	return k.post(opPut, bytes.Clone(p), off, nil)
+	return k.post(request.Put, bytes.Clone(p), off, nil)
 }
 
 //go:noinline
@@ -52,14 +53,14 @@ func (k *RemoteKey) putUint64Slow(v, off uint64) Request {
 }
 
 func (k *RemoteKey) putWord(v, off uint64) Request {
-	if r, bad := k.check(opPutUint64, off, 8); bad {
+	if r, bad := k.check(request.PutUint64, off, 8); bad {
 		return r
 	}
 	if k.endpoint(k.rma).PutUint64(v, k.base+off, k.rma.rkey) == ucs.OK {
 		return Request{}
 	}
-	i := k.newSlot(opPutUint64, k.rma, off)
-	as[wordOp](&k.t.slab.slots[i]).operand = v
+	i := k.newSlot(request.PutUint64, k.rma, off)
+	request.As[wordOp](&k.t.slab.Slots[i]).operand = v
 	return k.t.start(i)
 }
 
@@ -67,25 +68,25 @@ func (k *RemoteKey) putWord(v, off uint64) Request {
 func (k *RemoteKey) getUint64Slow(off uint64) Fetch[uint64] {
 	k.t.lock()
 	defer k.t.unlock()
-	if r, bad := k.check(opGetUint64, off, 8); bad {
+	if r, bad := k.check(request.GetUint64, off, 8); bad {
 		return Fetch[uint64]{r: r}
 	}
 	if !k.rma.emulOnly && k.rma.get.short == 0 {
 		return k.getUint64Bounce(off)
 	}
-	v, st := k.endpoint(k.rma).GetUint64(k.base+off, k.rma.rkey, k.t.slab.nextToken())
+	v, st := k.endpoint(k.rma).GetUint64(k.base+off, k.rma.rkey, k.t.slab.NextToken())
 	if st == ucs.OK {
 		return Fetch[uint64]{v: v}
 	}
 	if st == ucs.InProgress {
-		return Fetch[uint64]{r: k.newFetchSlot(opGetUint64, k.rma)}
+		return Fetch[uint64]{r: k.newFetchSlot(request.GetUint64, k.rma)}
 	}
-	v, r := k.t.startFetch(k.newSlot(opGetUint64, k.rma, off))
+	v, r := k.t.startFetch(k.newSlot(request.GetUint64, k.rma, off))
 	return Fetch[uint64]{v, r}
 }
 
 // transfer puts or gets p, which lies in m if m is not nil.
-func (k *RemoteKey) transfer(op opKind, p []byte, off uint64, m *MemHandle) Request {
+func (k *RemoteKey) transfer(op request.Kind, p []byte, off uint64, m *MemHandle) Request {
 	if r, done := k.begin(op, p, off); done {
 		return r
 	}
@@ -94,7 +95,7 @@ func (k *RemoteKey) transfer(op opKind, p []byte, off uint64, m *MemHandle) Requ
 
 // begin checks a transfer. It carries it out if it is one short operation and the transport
 // has resources. It keeps no reference to p.
-func (k *RemoteKey) begin(op opKind, p []byte, off uint64) (r Request, done bool) {
+func (k *RemoteKey) begin(op request.Kind, p []byte, off uint64) (r Request, done bool) {
 	r, bad := k.check(op, off, uint64(len(p)))
 	if bad || len(p) == 0 {
 		return r, true
@@ -103,26 +104,26 @@ func (k *RemoteKey) begin(op opKind, p []byte, off uint64) (r Request, done bool
 	ep := k.endpoint(l)
 	st := ucs.NoResource
 	switch n := uint64(len(p)); {
-	case op == opPut && n <= l.put.short:
+	case op == request.Put && n <= l.put.short:
 		st = ep.PutShort(noescape(p), k.base+off, l.rkey)
-	case op == opGet && n <= l.get.short:
+	case op == request.Get && n <= l.get.short:
 		st = ep.GetShort(p, k.base+off, l.rkey)
 	}
 	return Request{}, st == ucs.OK
 }
 
 // post carries out a checked transfer that begin did not.
-func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request {
+func (k *RemoteKey) post(op request.Kind, p []byte, off uint64, m *MemHandle) Request {
 	f := k.rma.put
-	if op == opGet {
+	if op == request.Get {
 		f = k.rma.get
 	}
 	w := k.t
 	i := k.newSlot(op, k.rma, off)
-	s := as[rmaOp](&w.slab.slots[i])
+	s := request.As[rmaOp](&w.slab.Slots[i])
 	s.length = uint64(len(p))
 	s.form |= f.pack()
-	w.slab.bufs[i] = p
+	w.slab.Bufs[i] = p
 	if f.zcopy && s.length > f.short && s.length >= w.zcopyFrom.registered {
 		w.planZcopy(i, m)
 	}
@@ -130,11 +131,11 @@ func (k *RemoteKey) post(op opKind, p []byte, off uint64, m *MemHandle) Request 
 }
 
 // newSlot returns a slot for an operation by l at offset off.
-func (k *RemoteKey) newSlot(op opKind, l *keyLane, off uint64) uint32 {
+func (k *RemoteKey) newSlot(op request.Kind, l *keyLane, off uint64) uint32 {
 	w := k.t
-	i := w.slab.alloc(op)
-	s := as[rmaOp](&w.slab.slots[i])
-	s.ep, s.lane = w.endpoint(k.e), l.lane
+	i := w.slab.Alloc(op)
+	s := request.As[rmaOp](&w.slab.Slots[i])
+	s.EP, s.Lane = w.endpoint(k.e), l.lane
 	s.key, s.addr, s.off, s.length = uint64(l.rkey), k.base+off, 0, 0
 	if l.emulOnly {
 		s.form = formEmulated
@@ -143,9 +144,9 @@ func (k *RemoteKey) newSlot(op opKind, l *keyLane, off uint64) uint32 {
 }
 
 // check returns the request of a transfer that is refused.
-func (k *RemoteKey) check(op opKind, off, n uint64) (r Request, bad bool) {
+func (k *RemoteKey) check(op request.Kind, off, n uint64) (r Request, bad bool) {
 	need, name := uct.MemRemotePut, "put"
-	if op == opGet || op == opGetUint64 {
+	if op == request.Get || op == request.GetUint64 {
 		need, name = uct.MemRemoteGet, "get"
 	}
 	st := k.usable(need)
@@ -167,7 +168,7 @@ func (k *RemoteKey) check(op opKind, off, n uint64) (r Request, bad bool) {
 
 // refuse returns the request of an operation that is refused for a reason that no
 // status describes.
-func (k *RemoteKey) refuse(op opKind, err error) Request {
+func (k *RemoteKey) refuse(op request.Kind, err error) Request {
 	k.t.lock()
 	defer k.t.unlock()
 	return k.refuseLocked(op, err)
@@ -175,24 +176,24 @@ func (k *RemoteKey) refuse(op opKind, err error) Request {
 
 // refuseLocked is refuse for a caller that holds the lock. The outcome is an unclaimed
 // completion, so that a flush can report it: see flush_refused.go.
-func (k *RemoteKey) refuseLocked(op opKind, err error) Request {
+func (k *RemoteKey) refuseLocked(op request.Kind, err error) Request {
 	w := k.t
 	peer := w.peerName(w.endpoint(k.e))
-	i := w.slab.alloc(op)
+	i := w.slab.Alloc(op)
 	// Without an endpoint. The request may never be looked at, so it joins the
 	// unclaimed completions.
-	s := as[refusedOp](&w.slab.slots[i])
+	s := request.As[refusedOp](&w.slab.Slots[i])
 	s.endpoint, s.form = k.e.id, formRefused
 	w.unreportedRefusals++
 	w.saveErr(i, &OpError{Op: op.String(), Peer: peer, Err: err})
-	r := Request{k.t, w.slab.id(i)}
+	r := Request{k.t, w.slab.ID(i)}
 	w.end(i, ucs.InvalidParam)
 	return r
 }
 
 // rmaOp is the slot of a put or get in parts.
 type rmaOp struct {
-	slotHeader
+	request.Header
 	form   rmaForm
 	_      uint32
 	key    uint64 // the transport's key, or an emulKey
@@ -203,7 +204,7 @@ type rmaOp struct {
 
 // wordOp is the slot of an atomic, or of a put or get of eight bytes.
 type wordOp struct {
-	slotHeader
+	request.Header
 	form    rmaForm
 	_       uint32
 	key     uint64 // as in rmaOp; once complete the value fetched, in the place of a receive's tag
@@ -228,8 +229,8 @@ const (
 
 // emulated reports whether the operation in s is an emulated put, get or atomic. No device
 // uses its buffer.
-func (s *slot) emulated() bool {
-	return s.op >= opPut && s.op <= opFetch && as[rmaOp](s).form&formEmulated != 0
+func emulated(s *request.Slot) bool {
+	return s.Op >= request.Put && s.Op <= request.Fetch && request.As[rmaOp](s).form&formEmulated != 0
 }
 
 // oneSided returns the endpoint that carries out an operation of this form.
@@ -251,9 +252,9 @@ func (f forms) pack() (a rmaForm) {
 }
 
 // posting reports whether parts of the operation are still to be posted.
-func (s *slot) posting() bool {
-	t := as[rmaOp](s)
-	return (s.op == opPut || s.op == opGet) && t.off < t.length
+func posting(s *request.Slot) bool {
+	t := request.As[rmaOp](s)
+	return (s.Op == request.Put || s.Op == request.Get) && t.off < t.length
 }
 
 var (
@@ -266,42 +267,42 @@ var (
 // counts the bytes posted, s.parts the parts that have not completed.
 func (w *thread) resumeTransfer(i uint32) ucs.Status {
 	for {
-		s := as[rmaOp](&w.slab.slots[i])
-		l := &w.lanes[s.lane]
+		s := request.As[rmaOp](&w.slab.Slots[i])
+		l := &w.lanes[s.Lane]
 		switch {
-		case s.lane == 0 && s.status == ucs.OK:
-			s.status = ucs.Canceled // its endpoint was closed in the meantime
-		case s.status == ucs.OK && l.state == laneFailed:
-			s.status = l.status()
+		case s.Lane == 0 && s.Status == ucs.OK:
+			s.Status = ucs.Canceled // its endpoint was closed in the meantime
+		case s.Status == ucs.OK && l.state == laneFailed:
+			s.Status = l.status()
 		}
-		if s.status != ucs.OK {
+		if s.Status != ucs.OK {
 			s.off = s.length // post no more
 		}
 		if s.off == s.length {
-			if s.parts > 0 {
+			if s.Parts > 0 {
 				return ucs.InProgress
 			}
-			return s.status
+			return s.Status
 		}
-		n, st := w.postPart(i, l, w.slab.bufs[i][s.off:])
+		n, st := w.postPart(i, l, w.slab.Bufs[i][s.off:])
 		switch st {
 		case ucs.NoResource:
 			return st
 		case ucs.OK, ucs.InProgress:
 			s.off += uint64(n)
-			s.parts += uint32(st) // OK is 0, InProgress 1
+			s.Parts += uint32(st) // OK is 0, InProgress 1
 		default:
-			s.status = st
+			s.Status = st
 		}
 	}
 }
 
 // postPart posts the first part of p, the rest of the transfer in slot i.
 func (w *thread) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
-	s, t := as[rmaOp](&w.slab.slots[i]), w.slab.token(i)
+	s, t := request.As[rmaOp](&w.slab.Slots[i]), w.slab.Token(i)
 	a := w.ifaces[l.iface].iface.Attr()
 	lim, k, addr := a.Put, uct.RKey(s.key), s.addr+s.off
-	if s.op == opGet {
+	if s.Op == request.Get {
 		lim = a.Get
 	}
 	if s.form&formEmulated != 0 {
@@ -320,11 +321,11 @@ func (w *thread) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
 		p = p[:min(len(p), lim.Bcopy)]
 	}
 	switch {
-	case short && s.op == opPut:
+	case short && s.Op == request.Put:
 		st = ep.PutShort(p, addr, k)
 	case short:
 		st = ep.GetShort(p, addr, k)
-	case s.op == opPut:
+	case s.Op == request.Put:
 		st = ep.PutBcopy(p, addr, k, t)
 	default:
 		st = ep.GetBcopy(p, addr, k, t)
@@ -333,8 +334,8 @@ func (w *thread) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
 }
 
 func (w *thread) resumePutUint64(i uint32) ucs.Status {
-	s := as[wordOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[wordOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
@@ -342,22 +343,22 @@ func (w *thread) resumePutUint64(i uint32) ucs.Status {
 }
 
 func (w *thread) resumeGetUint64(i uint32) ucs.Status {
-	s := as[wordOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[wordOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if st := s.resumable(l); st != ucs.OK {
 		return st
 	}
 	if s.form&formBounced != 0 {
-		st := l.ep.GetBcopy(w.slab.bufs[i], s.addr, uct.RKey(s.key), w.slab.token(i))
-		return s.fetched(binary.LittleEndian.Uint64(w.slab.bufs[i]), st)
+		st := l.ep.GetBcopy(w.slab.Bufs[i], s.addr, uct.RKey(s.key), w.slab.Token(i))
+		return s.fetched(binary.LittleEndian.Uint64(w.slab.Bufs[i]), st)
 	}
-	v, st := l.oneSided(s.form).GetUint64(s.addr, uct.RKey(s.key), w.slab.token(i))
+	v, st := l.oneSided(s.form).GetUint64(s.addr, uct.RKey(s.key), w.slab.Token(i))
 	return s.fetched(v, st)
 }
 
 // resumable returns OK, or the status with which a waiting operation fails.
 func (s *wordOp) resumable(l *lane) ucs.Status {
-	if s.lane == 0 {
+	if s.Lane == 0 {
 		return ucs.Canceled // its endpoint was closed in the meantime
 	}
 	return l.status()
@@ -369,7 +370,7 @@ func (s *wordOp) fetched(v uint64, st ucs.Status) ucs.Status {
 		s.key = v
 	}
 	if st == ucs.InProgress {
-		s.parts = 1 // the transport has it: only its event completes it
+		s.Parts = 1 // the transport has it: only its event completes it
 	}
 	return st
 }
@@ -391,7 +392,7 @@ func (wi *workerIface) zcopySavesCopy(l uct.Limit) bool {
 // transferIn is transfer for p, which lies in m.
 //
 //go:noinline
-func (k *RemoteKey) transferIn(op opKind, p []byte, off uint64, m *MemHandle) Request {
+func (k *RemoteKey) transferIn(op request.Kind, p []byte, off uint64, m *MemHandle) Request {
 	k.t.lock()
 	defer k.t.unlock()
 	return k.transfer(op, p, off, m)
@@ -400,9 +401,9 @@ func (k *RemoteKey) transferIn(op opKind, p []byte, off uint64, m *MemHandle) Re
 // planZcopy marks the transfer in slot i for zcopy if that is worth it. Its buffer lies in
 // m if m is not nil.
 func (w *thread) planZcopy(i uint32, m *MemHandle) {
-	s := as[rmaOp](&w.slab.slots[i])
-	buf := w.slab.bufs[i]
-	wi := w.ifaces[w.lanes[s.lane].iface]
+	s := request.As[rmaOp](&w.slab.Slots[i])
+	buf := w.slab.Bufs[i]
+	wi := w.ifaces[w.lanes[s.Lane].iface]
 	var mem uct.Mem
 	if domain := w.locals[wi.index].Domain; m != nil && m.ctx == w.ctx {
 		mem = m.regionIn(domain)
@@ -422,8 +423,8 @@ func (w *thread) planZcopy(i uint32, m *MemHandle) {
 // returns Unsupported if p has to be copied. It registers memory only when the transport
 // can take the transfer, so no more memory is registered than a transport's queue holds.
 func (w *thread) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) {
-	s := as[rmaOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[rmaOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if len(p) < lim.MinZcopy {
 		return 0, ucs.Unsupported
 	}
@@ -432,7 +433,7 @@ func (w *thread) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) 
 		if l.pending > 0 && !w.resuming {
 			return 0, ucs.NoResource
 		}
-		own, err := w.ifaces[l.iface].register(w.slab.bufs[i], 0)
+		own, err := w.ifaces[l.iface].register(w.slab.Bufs[i], 0)
 		if err != nil {
 			s.form &^= formZcopy
 			return 0, ucs.Unsupported
@@ -443,8 +444,8 @@ func (w *thread) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) 
 	p = p[:min(len(p), lim.MaxZcopy)]
 	w.am.vec[0] = uct.Vec{Buf: p, Mem: m}
 	var st ucs.Status
-	t := w.slab.token(i)
-	if s.op == opPut {
+	t := w.slab.Token(i)
+	if s.Op == request.Put {
 		st = l.ep.PutZcopy(w.am.vec[:], s.addr+s.off, uct.RKey(s.key), t)
 	} else {
 		st = l.ep.GetZcopy(w.am.vec[:], s.addr+s.off, uct.RKey(s.key), t)
@@ -459,12 +460,12 @@ func (w *thread) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) 
 // getUint64Bounce gets a word through a bounce buffer, for a transport without GetUint64.
 func (k *RemoteKey) getUint64Bounce(off uint64) Fetch[uint64] {
 	w := k.t
-	i := k.newSlot(opGetUint64, k.rma, off)
+	i := k.newSlot(request.GetUint64, k.rma, off)
 	c := w.pool.Get(8)
 	w.slab.copies[i] = c
-	w.slab.bufs[i] = w.pool.Bytes(c)[:8:8]
-	s := as[wordOp](&w.slab.slots[i])
-	s.flags |= flagExtra
+	w.slab.Bufs[i] = w.pool.Bytes(c)[:8:8]
+	s := request.As[wordOp](&w.slab.Slots[i])
+	s.Flags |= request.FlagExtra
 	s.form = formBounced
 	v, r := w.startFetch(i)
 	return Fetch[uint64]{v, r}

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -35,7 +36,7 @@ type opMem struct {
 
 // readOp is the slot of a read.
 type readOp struct {
-	slotHeader
+	request.Header
 	_, _    uint32
 	key     uint64 // the transport's key of the sender's memory
 	addr    uint64
@@ -118,10 +119,10 @@ func (m *MemHandle) regionIn(domain int) uct.Mem {
 // attachMem attaches m to slot i until the slot is released.
 func (b *slab) attachMem(i uint32, m opMem) {
 	if int(i) >= len(b.opMems) {
-		b.opMems = append(b.opMems, make([]opMem, len(b.slots)-len(b.opMems))...)
+		b.opMems = append(b.opMems, make([]opMem, len(b.Slots)-len(b.opMems))...)
 	}
 	b.opMems[i] = m
-	b.slots[i].flags |= flagExtra
+	b.Slots[i].Flags |= request.FlagExtra
 }
 
 // mem returns the registered memory of slot i, nil if there is none.
@@ -148,7 +149,7 @@ func (b *slab) detachMem(i uint32) {
 // unexpose ends the exposure of the memory of the send in slot i.
 func (w *thread) unexpose(i uint32) {
 	w.slab.detachMem(i)
-	w.lanes[w.slab.slots[i].lane].unuse()
+	w.lanes[w.slab.Slots[i].Lane].unuse()
 }
 
 // handleRTL receives an RTL. It exposes the memory of the message, or sends its data.
@@ -158,7 +159,7 @@ func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
 		return
 	}
 	w := &wi.w.t
-	if as[sendOp](&w.slab.slots[i]).phase == phaseExposed {
+	if request.As[sendOp](&w.slab.Slots[i]).phase == phaseExposed {
 		wi.protocolError(rx)
 		return
 	}
@@ -166,16 +167,16 @@ func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
 		w.sendRequested(i, recvID, wanted)
 		return
 	}
-	w.returnCredit(w.slab.slots[i].lane)
+	w.returnCredit(w.slab.Slots[i].Lane)
 }
 
 // expose exposes the first wanted bytes of the message in slot i and sends their key.
 // theirs is the receiver's id. It returns false if that is not possible.
 func (w *thread) expose(i uint32, recvID, wanted uint64) bool {
-	s := as[sendOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
-	wi, buf := w.ifaces[l.iface], w.slab.bufs[i]
-	if !wi.canRead() || uint64(len(buf)) < wanted || s.op == opTagSendV || s.op == opTagSendUint64 {
+	s := request.As[sendOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
+	wi, buf := w.ifaces[l.iface], w.slab.Bufs[i]
+	if !wi.canRead() || uint64(len(buf)) < wanted || s.Op == request.TagSendV || s.Op == request.TagSendUint64 {
 		return false
 	}
 	m, err := wi.register(buf[:wanted], uct.MemRemoteGet)
@@ -187,7 +188,7 @@ func (w *thread) expose(i uint32, recvID, wanted uint64) bool {
 	l.use()
 	text := binary.LittleEndian.AppendUint64(w.scratch[:0], addressOf(buf))
 	text = append(text, byte(w.locals[wi.index].Domain))
-	w.control(s.lane, control{id: wire.Key, hdr: recvID, text: m.AppendKey(text)})
+	w.control(s.Lane, control{id: wire.Key, hdr: recvID, text: m.AppendKey(text)})
 	return true
 }
 
@@ -197,11 +198,11 @@ func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	if as[sendOp](&wi.w.t.slab.slots[i]).phase != phaseExposed || len(data) != 0 {
+	if request.As[sendOp](&wi.w.t.slab.Slots[i]).phase != phaseExposed || len(data) != 0 {
 		wi.protocolError(rx)
 		return
 	}
-	lane := wi.w.t.slab.slots[i].lane
+	lane := wi.w.t.slab.Slots[i].Lane
 	wi.w.t.end(i, ucs.OK)
 	wi.w.t.closeIfDrained(lane)
 }
@@ -230,13 +231,13 @@ func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	r := as[recvOp](&w.slab.slots[i])
+	r := request.As[recvOp](&w.slab.Slots[i])
 	if r.recv != recvAwaitsKey {
 		wi.protocolError(rx)
 		return
 	}
 	r.recv = recvRequested
-	sendID, wanted := r.senderID, min(r.length, uint64(len(w.slab.bufs[i])))
+	sendID, wanted := r.senderID, min(r.length, uint64(len(w.slab.Bufs[i])))
 	if !w.startRead(i, rx, data) {
 		w.reply(rx, control{id: wire.RTR, hdr: sendID, n: wire.RTRLen, a: id, b: wanted})
 	}
@@ -258,20 +259,20 @@ func (w *thread) startRead(i uint32, rx *rxConn, data []byte) bool {
 	if err != nil {
 		return false
 	}
-	buf := w.slab.bufs[i]
-	buf = buf[:min(as[recvOp](&w.slab.slots[i]).length, uint64(len(buf)))]
+	buf := w.slab.Bufs[i]
+	buf = buf[:min(request.As[recvOp](&w.slab.Slots[i]).length, uint64(len(buf)))]
 	m, err := wi.register(buf, 0)
 	if err != nil {
 		wi.domain.ReleaseKey(k)
 		return false
 	}
-	c := w.slab.alloc(opRndvRead)
-	r, x := as[recvOp](&w.slab.slots[i]), as[readOp](&w.slab.slots[c])
+	c := w.slab.Alloc(request.RndvRead)
+	r, x := request.As[recvOp](&w.slab.Slots[i]), request.As[readOp](&w.slab.Slots[c])
 	r.recv = recvReading
 	rx.pendingFetches--
-	x.lane, x.flags = lane, flagReported
-	x.key, x.addr, x.receive = uint64(k), wire.Uint64(data, 0), w.slab.id(i)
-	w.slab.bufs[c] = buf
+	x.Lane, x.Flags = lane, request.FlagReported
+	x.key, x.addr, x.receive = uint64(k), wire.Uint64(data, 0), w.slab.ID(i)
+	w.slab.Bufs[c] = buf
 	w.slab.attachMem(c, m)
 	l.use() // keeps the lane open
 	w.count.Inc(cntRndvRead)
@@ -285,31 +286,31 @@ var readOperation = operation{progress: (*thread).resumeRead, complete: (*thread
 
 // resumeRead posts the read, on the transport itself: a stalled lane does not delay it.
 func (w *thread) resumeRead(i uint32) ucs.Status {
-	s := as[readOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[readOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
-	w.am.vec[0] = uct.Vec{Buf: w.slab.bufs[i], Mem: w.slab.opMems[i].Mem}
-	st := l.transport().GetZcopy(w.am.vec[:], s.addr, uct.RKey(s.key), w.slab.token(i))
+	w.am.vec[0] = uct.Vec{Buf: w.slab.Bufs[i], Mem: w.slab.opMems[i].Mem}
+	st := l.transport().GetZcopy(w.am.vec[:], s.addr, uct.RKey(s.key), w.slab.Token(i))
 	w.am.vec[0] = uct.Vec{}
 	return st
 }
 
 // readCompleted completes the receive of the read in slot c, and notifies the sender.
 func (w *thread) readCompleted(c uint32, st ucs.Status) bool {
-	s := as[readOp](&w.slab.slots[c])
-	lane, receive := s.lane, s.receive
+	s := request.As[readOp](&w.slab.Slots[c])
+	lane, receive := s.Lane, s.receive
 	l := &w.lanes[lane]
 	w.ifaces[l.iface].domain.ReleaseKey(uct.RKey(s.key))
 	w.slab.release(c)
-	if i := w.slab.find(receive); i != 0 && w.slab.slots[i].state == slotLive {
-		r := as[recvOp](&w.slab.slots[i])
+	if i := w.slab.Find(receive); i != 0 && w.slab.Slots[i].State == request.StateLive {
+		r := request.As[recvOp](&w.slab.Slots[i])
 		r.recv = recvPosted
 		switch {
 		case st != ucs.OK:
-			w.saveErr(i, &OpError{Op: r.op.String(), Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
-		case r.length > uint64(len(w.slab.bufs[i])):
+			w.saveErr(i, &OpError{Op: r.Op.String(), Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
+		case r.length > uint64(len(w.slab.Bufs[i])):
 			w.control(lane, control{id: wire.ReadDone, hdr: r.senderID})
 			st = ucs.Truncated
 		default:

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
@@ -19,7 +20,7 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 		return
 	}
 	if i := w.posted.Match(tag); i != 0 {
-		as[recvOp](&w.slab.slots[i]).tag = tag
+		request.As[recvOp](&w.slab.Slots[i]).tag = tag
 		w.requestData(rx, i, id, n)
 		return
 	}
@@ -38,17 +39,17 @@ func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
 	if fault.Enabled {
 		fault.At(fault.RTR)
 	}
-	r := as[recvOp](&w.slab.slots[i])
+	r := request.As[recvOp](&w.slab.Slots[i])
 	r.length, r.senderID, r.received = n, id, 0
 	r.recv, r.rx = recvRequested, rx.index
-	r.ep, r.flags = 0, r.flags&^flagTied // from now on the receive depends on the message's sender
+	r.EP, r.Flags = 0, r.Flags&^request.FlagTied // from now on the receive depends on the message's sender
 	rx.pendingFetches++
 	w.count.Inc(cntRndvRequested)
-	wanted := min(n, uint64(len(w.slab.bufs[i])))
-	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.id(i), b: wanted}
+	wanted := min(n, uint64(len(w.slab.Bufs[i])))
+	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.ID(i), b: wanted}
 	if w.shouldRead(rx, wanted) {
 		ask.id = wire.RTL
-		as[recvOp](&w.slab.slots[i]).recv = recvAwaitsKey
+		request.As[recvOp](&w.slab.Slots[i]).recv = recvAwaitsKey
 	}
 	if !w.reply(rx, ask) {
 		w.completeFetch(i, ucs.Unreachable)
@@ -62,7 +63,7 @@ func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
 // dataReceived completes a receive whose data has arrived.
 func (w *thread) dataReceived(i uint32) {
 	st := ucs.OK
-	if as[recvOp](&w.slab.slots[i]).length > uint64(len(w.slab.bufs[i])) {
+	if request.As[recvOp](&w.slab.Slots[i]).length > uint64(len(w.slab.Bufs[i])) {
 		st = ucs.Truncated
 	}
 	w.completeFetch(i, st)
@@ -70,7 +71,7 @@ func (w *thread) dataReceived(i uint32) {
 
 // completeFetch completes a receive that has requested its data.
 func (w *thread) completeFetch(i uint32, st ucs.Status) {
-	r := as[recvOp](&w.slab.slots[i])
+	r := request.As[recvOp](&w.slab.Slots[i])
 	w.rxConns[r.rx].pendingFetches--
 	r.recv = recvPosted
 	w.end(i, st)
@@ -83,8 +84,8 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	r := as[recvOp](&w.slab.slots[i])
-	b := w.slab.bufs[i]
+	r := request.As[recvOp](&w.slab.Slots[i])
+	b := w.slab.Bufs[i]
 	wanted := min(r.length, uint64(len(b)))
 	if len(data) == 0 || uint64(len(data)) > wanted-r.received {
 		wi.protocolError(rx)
@@ -117,8 +118,8 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 		}
 	case rx.pendingReplies > 0 && w.dropRTS(rx, id):
 	case rx.pendingFetches > 0:
-		for i := range w.slab.slots {
-			if r := &w.slab.slots[i]; r.fetchesFrom(rx) && as[recvOp](r).senderID == id {
+		for i := range w.slab.Slots {
+			if r := &w.slab.Slots[i]; fetchesFrom(r, rx) && request.As[recvOp](r).senderID == id {
 				w.completeFetch(uint32(i), ucs.Canceled)
 				return
 			}
@@ -128,8 +129,8 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 }
 
 // fetchesFrom reports whether the slot is a receive that has requested data from src.
-func (s *slot) fetchesFrom(src *rxConn) bool {
-	return s.op.receives() && s.state == slotLive && as[recvOp](s).requested() && as[recvOp](s).rx == src.index
+func fetchesFrom(s *request.Slot, src *rxConn) bool {
+	return s.Op.Receives() && s.State == request.StateLive && request.As[recvOp](s).requested() && request.As[recvOp](s).rx == src.index
 }
 
 // dropRTS drops the message of s whose RTS has this id, unless a receive has
@@ -165,9 +166,9 @@ func (w *thread) failRendezvous(rx *rxConn, reason error) {
 			}
 		}
 	}
-	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.slots); i++ {
-		if r := &w.slab.slots[i]; r.fetchesFrom(rx) {
-			w.saveErr(uint32(i), &OpError{Op: r.op.String(), Peer: w.rxConnName(rx), Err: reason})
+	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
+		if r := &w.slab.Slots[i]; fetchesFrom(r, rx) {
+			w.saveErr(uint32(i), &OpError{Op: r.Op.String(), Peer: w.rxConnName(rx), Err: reason})
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
@@ -184,13 +185,13 @@ func (w *thread) rxConnName(rx *rxConn) string {
 // returns 0 if the send has completed. Any other id fails s.
 func (wi *workerIface) sendByID(rx *rxConn, id uint64) uint32 {
 	w := &wi.w.t
-	i, what := w.slab.checkID(id)
-	if what == idCompleted && rx.peer != 0 {
+	i, what := w.slab.CheckID(id)
+	if what == request.IDCompleted && rx.peer != 0 {
 		w.count.Inc(cntStale)
 		return 0
 	}
-	if what == idLive && rx.peer != 0 {
-		if k := &w.slab.slots[i]; k.op.sends() && w.lanes[k.lane].peer == rx.peer {
+	if what == request.IDLive && rx.peer != 0 {
+		if k := &w.slab.Slots[i]; k.Op.Sends() && w.lanes[k.Lane].peer == rx.peer {
 			return i
 		}
 	}
@@ -202,13 +203,13 @@ func (wi *workerIface) sendByID(rx *rxConn, id uint64) uint32 {
 // returns 0 if the receive has completed. Any other id fails s.
 func (wi *workerIface) fetchByID(rx *rxConn, id uint64) uint32 {
 	w := &wi.w.t
-	i, what := w.slab.checkID(id)
-	if what == idCompleted && rx.peer != 0 {
+	i, what := w.slab.CheckID(id)
+	if what == request.IDCompleted && rx.peer != 0 {
 		w.count.Inc(cntStale)
 		return 0
 	}
-	if what == idLive {
-		if w.slab.slots[i].fetchesFrom(rx) {
+	if what == request.IDLive {
+		if fetchesFrom(&w.slab.Slots[i], rx) {
 			return i
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
@@ -36,18 +37,18 @@ func (w *thread) usesRndv(s *sendOp, l *lane) bool {
 
 // sendRTS sends the RTS of the send in slot i.
 func (w *thread) sendRTS(i uint32, l *lane) ucs.Status {
-	if !w.checkCredit(w.slab.slots[i].lane) {
+	if !w.checkCredit(w.slab.Slots[i].Lane) {
 		return ucs.NoResource
 	}
 	if fault.Enabled {
 		fault.At(fault.RTS)
 	}
-	s := as[sendOp](&w.slab.slots[i])
+	s := request.As[sendOp](&w.slab.Slots[i])
 	b, st := l.ep.ReserveAM(wire.RTS, s.hdr, wire.RTSLen) // not a control message: it keeps its order among the messages
 	if st != ucs.OK {
 		return st
 	}
-	wire.PutRTS(b, w.slab.id(i), s.length)
+	wire.PutRTS(b, w.slab.ID(i), s.length)
 	l.ep.CommitAM(wire.RTSLen)
 	w.rtsSent(i)
 	return ucs.InProgress
@@ -61,11 +62,11 @@ func (w *thread) rtsSent(i uint32) {
 
 // sendSync sends the message in slot i eagerly. The send completes when it is matched.
 func (w *thread) sendSync(i uint32, l *lane) ucs.Status {
-	if !w.checkCredit(w.slab.slots[i].lane) {
+	if !w.checkCredit(w.slab.Slots[i].Lane) {
 		return ucs.NoResource
 	}
-	s := as[sendOp](&w.slab.slots[i])
-	id, n := w.slab.id(i), wire.SyncHeaderLen+int(s.length)
+	s := request.As[sendOp](&w.slab.Slots[i])
+	id, n := w.slab.ID(i), wire.SyncHeaderLen+int(s.length)
 	if n <= min(l.ifaceMaxShort, len(w.scratch)) {
 		binary.LittleEndian.PutUint64(w.scratch[:], id)
 		w.fill(w.scratch[wire.SyncHeaderLen:n], i)
@@ -91,7 +92,7 @@ func (wi *workerIface) handleSyncAck(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	if as[sendOp](&wi.w.t.slab.slots[i]).phase != phaseMatch || len(data) != 0 {
+	if request.As[sendOp](&wi.w.t.slab.Slots[i]).phase != phaseMatch || len(data) != 0 {
 		wi.protocolError(rx)
 		return
 	}
@@ -116,7 +117,7 @@ func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint
 	if i = wi.sendByID(rx, id); i == 0 {
 		return 0, 0, 0
 	}
-	m := as[sendOp](&wi.w.t.slab.slots[i])
+	m := request.As[sendOp](&wi.w.t.slab.Slots[i])
 	recvID, n = wire.Uint64(data, 0), wire.Uint64(data, 1)
 	if m.phase != phaseRTS && m.phase != phaseExposed || n > m.length {
 		wi.protocolError(rx)
@@ -127,8 +128,8 @@ func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint
 
 // sendRequested starts to send the first wanted bytes of the message in slot i.
 func (w *thread) sendRequested(i uint32, recvID, wanted uint64) {
-	m := as[sendOp](&w.slab.slots[i])
-	lane := m.lane
+	m := request.As[sendOp](&w.slab.Slots[i])
+	lane := m.Lane
 	exposed := m.phase == phaseExposed
 	m.phase = phaseData
 	m.hdr, m.length, m.off = recvID, wanted, 0
@@ -151,12 +152,12 @@ const dataTurn = 16 << 10
 // if the send moved to the end of its pending queue. The RTS had its place in the order of
 // the lane's operations. The data needs none, so it is sent on a stalled lane too.
 func (w *thread) sendData(i uint32, l *lane) ucs.Status {
-	s, ep := as[sendOp](&w.slab.slots[i]), l.transport()
+	s, ep := request.As[sendOp](&w.slab.Slots[i]), l.transport()
 	start := s.off
 	for s.off < s.length {
 		n := int(min(uint64(l.maxBcopy), s.length-s.off))
 		if s.off%dataTurn < uint64(l.maxBcopy) && s.off != start && w.resuming && l.pending > 1 &&
-			s.flags&flagPending != 0 && ep.PendingAdd(w.slab.token(i)) == ucs.OK {
+			s.Flags&request.FlagPending != 0 && ep.PendingAdd(w.slab.Token(i)) == ucs.OK {
 			return ucs.Busy
 		}
 		if fault.Enabled {
@@ -187,7 +188,7 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	m := as[sendOp](&w.slab.slots[i])
+	m := request.As[sendOp](&w.slab.Slots[i])
 	if m.phase < phaseMatch {
 		wi.protocolError(rx)
 		return
@@ -196,8 +197,8 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 	if ucs.Status(data[0]) == ucs.Canceled {
 		st, sentinel = ucs.Canceled, ErrCanceled
 	}
-	err, lane := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?")), m.lane
-	w.saveErr(i, &OpError{Op: m.op.String(), Peer: w.peerName(m.ep), Lane: w.laneName(lane), Err: err})
+	err, lane := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?")), m.Lane
+	w.saveErr(i, &OpError{Op: m.Op.String(), Peer: w.peerName(m.EP), Lane: w.laneName(lane), Err: err})
 	w.end(i, st)
 	w.closeIfDrained(lane)
 }

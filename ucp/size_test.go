@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/stretchr/testify/assert"
 )
 
@@ -12,7 +13,7 @@ func TestGateSizes(t *testing.T) {
 	for _, tc := range []struct {
 		v   any
 		max uintptr
-	}{{slot{}, 64}, {epSlot{}, 16}, {unexpected{}, 40}} {
+	}{{request.Slot{}, 64}, {epSlot{}, 16}, {unexpected{}, 40}} {
 		ty := reflect.TypeOf(tc.v)
 		assert.LessOrEqual(t, ty.Size(), tc.max, ty.Name())
 		for field := range ty.Fields() {

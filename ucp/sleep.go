@@ -112,7 +112,7 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 	}
 	w.count.Inc(cntSlept)
 	start := ucs.Now()
-	if sweep := w.slab.sweepAll(start); sweep > 0 && (d < 0 || sweep < d) {
+	if sweep := w.slab.SweepAll(start); sweep > 0 && (d < 0 || sweep < d) {
 		d = sweep
 	}
 	if w.poll(math.MaxInt, d) > 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/stats/live"
 )
@@ -74,7 +75,7 @@ func (w *thread) describeEndpoint(k uint32) live.Endpoint {
 
 // requestGroup is what the requests of one row have in common.
 type requestGroup struct {
-	op    opKind
+	op    request.Kind
 	ep    uint32
 	lane  uint32
 	state string
@@ -84,14 +85,14 @@ type requestGroup struct {
 func (w *thread) describeRequests(s *live.Summary, d *display, now ucs.Time) {
 	rows := make(map[requestGroup]*live.Requests)
 	seen := make(map[uint64]ucs.Time)
-	for i := uint32(1); int(i) < len(w.slab.slots); i++ {
-		r := &w.slab.slots[i]
+	for i := uint32(1); int(i) < len(w.slab.Slots); i++ {
+		r := &w.slab.Slots[i]
 		switch {
-		case r.state == slotDone && r.flags&flagHasResult != 0:
+		case r.State == request.StateDone && r.Flags&request.FlagHasResult != 0:
 			s.Unread++
-		case r.state == slotLive && w.isListed(i):
+		case r.State == request.StateLive && w.isListed(i):
 			since := now
-			if id := w.slab.id(i); len(seen) < maxTold {
+			if id := w.slab.ID(i); len(seen) < maxTold {
 				if t, ok := d.liveSince[id]; ok {
 					since = t
 				}
@@ -113,31 +114,31 @@ func (w *thread) describeRequests(s *live.Summary, d *display, now ucs.Time) {
 // isListed reports whether the request in slot i belongs to a row. Parts do not, except those
 // of a flush, which wait for different things.
 func (w *thread) isListed(i uint32) bool {
-	r := &w.slab.slots[i]
-	if r.op == opFlush {
-		return r.flags&flagChild != 0 || r.parts == 0
+	r := &w.slab.Slots[i]
+	if r.Op == request.Flush {
+		return r.Flags&request.FlagChild != 0 || r.Parts == 0
 	}
-	return r.flags&flagChild == 0
+	return r.Flags&request.FlagChild == 0
 }
 
 // addRequest counts the request in slot i. age is in seconds.
 func (w *thread) addRequest(rows map[requestGroup]*live.Requests, i uint32, age float64) {
-	r := &w.slab.slots[i]
-	k := requestGroup{r.op, r.ep, r.lane, w.stateText(i)}
+	r := &w.slab.Slots[i]
+	k := requestGroup{r.Op, r.EP, r.Lane, w.stateText(i)}
 	bytes := uint64(0)
 	switch {
 	case k.state == statePosted:
-		bytes = uint64(len(w.slab.bufs[i]))
-	case r.op.sends():
-		bytes = as[sendOp](r).length
-	case r.op.receives():
-		bytes = as[recvOp](r).length
-	case r.op == opPut || r.op == opGet:
-		bytes = as[rmaOp](r).length
+		bytes = uint64(len(w.slab.Bufs[i]))
+	case r.Op.Sends():
+		bytes = request.As[sendOp](r).length
+	case r.Op.Receives():
+		bytes = request.As[recvOp](r).length
+	case r.Op == request.Put || r.Op == request.Get:
+		bytes = request.As[rmaOp](r).length
 	}
 	row := rows[k]
 	if row == nil {
-		row = &live.Requests{Op: r.op.String(), Peer: w.peerName(r.ep), Lane: w.laneName(r.lane), State: k.state}
+		row = &live.Requests{Op: r.Op.String(), Peer: w.peerName(r.EP), Lane: w.laneName(r.Lane), State: k.state}
 		rows[k] = row
 	}
 	row.Count++
@@ -162,24 +163,24 @@ const (
 
 // stateText returns the state of the request in slot i.
 func (w *thread) stateText(i uint32) string {
-	r := &w.slab.slots[i]
+	r := &w.slab.Slots[i]
 	switch {
-	case r.flags&flagPending != 0 && w.lanes[r.lane].is(slowNoCredit) && r.op.sends():
+	case r.Flags&request.FlagPending != 0 && w.lanes[r.Lane].is(slowNoCredit) && r.Op.Sends():
 		return stateNoCredit
-	case r.flags&flagPending != 0 && w.lanes[r.lane].is(slowNoCredit) && r.op == opFlush:
+	case r.Flags&request.FlagPending != 0 && w.lanes[r.Lane].is(slowNoCredit) && r.Op == request.Flush:
 		return stateBehind
-	case r.flags&flagPending != 0:
+	case r.Flags&request.FlagPending != 0:
 		return stateWaiting
-	case r.op == opTagRecv && w.posted.Has(i):
+	case r.Op == request.TagRecv && w.posted.Has(i):
 		return statePosted
-	case r.op.receives() && as[recvOp](r).requested():
+	case r.Op.Receives() && request.As[recvOp](r).requested():
 		return stateFetching
-	case r.op == opFlush && as[flushOp](r).stage == flushBehindSends:
+	case r.Op == request.Flush && request.As[flushOp](r).stage == flushBehindSends:
 		return stateBehind
-	case !r.op.sends():
+	case !r.Op.Sends():
 		return stateUnderWay
 	}
-	switch as[sendOp](r).phase {
+	switch request.As[sendOp](r).phase {
 	case phaseMatch:
 		return stateMatch
 	case phaseRTS:
@@ -193,18 +194,18 @@ func (w *thread) stateText(i uint32) string {
 
 // tagText returns the tag of the request in slot i, "" if it has none.
 func (w *thread) tagText(i uint32) string {
-	r := &w.slab.slots[i]
+	r := &w.slab.Slots[i]
 	switch {
-	case r.op == opTagRecv && w.posted.Has(i):
+	case r.Op == request.TagRecv && w.posted.Has(i):
 		tag, mask := w.posted.Pattern(i)
 		if mask != ^uint64(0) {
 			return fmt.Sprintf("%#x/%#x", tag, mask)
 		}
 		return fmt.Sprintf("%#x", tag)
-	case r.op.sends() && r.op != opAMSend:
-		return fmt.Sprintf("%#x", as[sendOp](r).hdr)
-	case r.op == opTagRecv:
-		return fmt.Sprintf("%#x", as[recvOp](r).tag)
+	case r.Op.Sends() && r.Op != request.AMSend:
+		return fmt.Sprintf("%#x", request.As[sendOp](r).hdr)
+	case r.Op == request.TagRecv:
+		return fmt.Sprintf("%#x", request.As[recvOp](r).tag)
 	default:
 		return ""
 	}

@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
@@ -90,12 +91,12 @@ func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
 		n += len(p)
 	}
 	if len(ps) > maxPieces {
-		return t.refuse(opTagSendV, e, refusedPieces)
+		return t.refuse(request.TagSendV, e, refusedPieces)
 	}
 	if n < 0 {
-		return t.refuse(opTagSendV, e, ucs.TooLong)
+		return t.refuse(request.TagSendV, e, ucs.TooLong)
 	}
-	return t.tagSend(e, sendParams{op: opTagSendV, vec: ps, tag: tag, n: n})
+	return t.tagSend(e, sendParams{op: request.TagSendV, vec: ps, tag: tag, n: n})
 }
 
 // MaxInline returns the longest TagSendInline in bytes. It connects the endpoint. It
@@ -123,16 +124,16 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 		return w.t.tagRecvShared(p, tag, mask)
 	}
 	b := &w.t.slab
-	i := b.free
+	i := b.FreeList
 	if i == 0 {
-		i = b.grow()
+		i = b.Grow()
 	}
-	s := &b.slots[i]
-	b.free = s.next
-	s.op, s.state, s.status, s.flags = opTagRecv, slotLive, ucs.OK, flagHasResult
-	s.ep, s.lane, s.parts, s.mode = 0, 0, 0, uint32(recvPosted)
-	b.bufs[i] = p
-	r := RecvRequest{Request{&w.t, uint64(s.gen)<<32 | uint64(i)}}
+	s := &b.Slots[i]
+	b.FreeList = s.Next
+	s.Op, s.State, s.Status, s.Flags = request.TagRecv, request.StateLive, ucs.OK, request.FlagHasResult
+	s.EP, s.Lane, s.Parts, s.Mode = 0, 0, 0, uint32(recvPosted)
+	b.Bufs[i] = p
+	r := RecvRequest{Request{&w.t, uint64(s.Gen)<<32 | uint64(i)}}
 	if w.t.unexpQueue.Len() != 0 && w.t.matchUnexpected(i, uint64(tag), uint64(mask)) {
 		return r
 	}
@@ -147,7 +148,7 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 	t := e.thread()
 	t.lock()
-	r := t.tagSend(e, sendParams{op: opTagSendSync, buf: p, tag: tag, n: len(p), wants: sendSync})
+	r := t.tagSend(e, sendParams{op: request.TagSendSync, buf: p, tag: tag, n: len(p), wants: sendSync})
 	t.unlock()
 	return r
 }
@@ -157,7 +158,7 @@ func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 // ForceRendezvous uses rendezvous however short p is.
 func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 	if st := o.Flags.check(); st != ucs.OK {
-		return e.thread().refuse(opTagSend, e, st)
+		return e.thread().refuse(request.TagSend, e, st)
 	}
 	var wants sendWants
 	switch {
@@ -171,7 +172,7 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p), wants: wants})
+	return t.tagSend(e, sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p), wants: wants})
 }
 
 // The fast paths of tag.go and request_recv.go, under the lock.
@@ -192,7 +193,7 @@ func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
 
 //go:noinline
 func (w *thread) tagSendUnlock(e Endpoint, p []byte, tag Tag) Request {
-	r := w.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p)})
+	r := w.tagSend(e, sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p)})
 	w.unlockShared()
 	return r
 }
@@ -204,13 +205,13 @@ func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 	w.lockShared()
 	if w.closing {
 		w.unlockShared()
-		return RecvRequest{w.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
+		return RecvRequest{w.refuse(request.TagRecv, Endpoint{}, ucs.Closed)}
 	}
 	b := &w.slab
-	i := b.alloc(opTagRecv)
-	b.slots[i].flags = flagHasResult
-	b.bufs[i] = p
-	r := RecvRequest{Request{w, b.id(i)}}
+	i := b.Alloc(request.TagRecv)
+	b.Slots[i].Flags = request.FlagHasResult
+	b.Bufs[i] = p
+	r := RecvRequest{Request{w, b.ID(i)}}
 	if w.unexpQueue.Len() == 0 || !w.matchUnexpected(i, uint64(tag), uint64(mask)) {
 		w.posted.Add(i, uint64(tag), uint64(mask))
 	}
@@ -223,15 +224,15 @@ func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 func (w *thread) consumeDone(id uint64) (Message, bool) {
 	b := &w.slab
 	i, g := uint32(id), uint32(id>>32)
-	if int(i) >= len(b.slots) {
+	if int(i) >= len(b.Slots) {
 		return Message{}, false
 	}
-	s := &b.slots[i]
-	if s.gen != g || s.state != slotDone || s.status != ucs.OK || s.flags&flagExtra != 0 {
+	s := &b.Slots[i]
+	if s.Gen != g || s.State != request.StateDone || s.Status != ucs.OK || s.Flags&request.FlagExtra != 0 {
 		return Message{}, false
 	}
-	s.gen, s.state, s.next = nextGen(g), slotFree, b.free
-	b.free = i
-	m := as[recvOp](s)
+	s.Gen, s.State, s.Next = request.NextGen(g), request.StateFree, b.FreeList
+	b.FreeList = i
+	m := request.As[recvOp](s)
 	return Message{Tag(m.tag), int(m.length)}, true
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
@@ -11,7 +12,7 @@ import (
 // recvOp is the slot of a receive. Its tag and length are the result. A fetch that completes has
 // its value in the place of the tag.
 type recvOp struct {
-	slotHeader
+	request.Header
 	recv     recvState
 	rx       uint32 // index of the rx connection, from the request of the data on
 	tag      uint64 // the sender's
@@ -37,7 +38,7 @@ var recvOperation = operation{cancel: (*thread).cancelRecv}
 
 // matchedOp is the slot of a MatchedMessage.
 type matchedOp struct {
-	slotHeader
+	request.Header
 	_, _    uint32
 	message uint32 // id in Worker.unexpected
 	_       [28]byte
@@ -53,11 +54,11 @@ func (w *thread) handleEager(tag uint64, data []byte) {
 		w.queueUnexpected(tag, data)
 		return
 	}
-	s := as[recvOp](&w.slab.slots[i])
-	if p := w.slab.bufs[i]; len(data) == 8 && len(p) >= 8 && s.flags == flagHasResult {
+	s := request.As[recvOp](&w.slab.Slots[i])
+	if p := w.slab.Bufs[i]; len(data) == 8 && len(p) >= 8 && s.Flags == request.FlagHasResult {
 		s.tag, s.length = tag, 8
 		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(data))
-		s.state = slotDone
+		s.State = request.StateDone
 		return
 	}
 	w.deliver(i, tag, data)
@@ -67,15 +68,15 @@ func (w *thread) handleEager(tag uint64, data []byte) {
 //
 //hot:bench BenchmarkTagPair
 func (w *thread) deliver(i uint32, tag uint64, data []byte) {
-	s := as[recvOp](&w.slab.slots[i])
-	p := w.slab.bufs[i]
+	s := request.As[recvOp](&w.slab.Slots[i])
+	p := w.slab.Bufs[i]
 	s.tag, s.length = tag, uint64(len(data))
 	if copy(p, data) < len(data) {
 		w.endSlow(i, ucs.Truncated)
 		return
 	}
-	if s.flags == flagHasResult {
-		s.state = slotDone
+	if s.Flags == request.FlagHasResult {
+		s.State = request.StateDone
 		return
 	}
 	w.endSlow(i, ucs.OK)
@@ -186,15 +187,15 @@ func (w *thread) deliverUnexpected(i, id uint32) {
 	case unexpRTS:
 		rx := w.rxConns[u.rx]
 		rx.pendingReplies--
-		as[recvOp](&w.slab.slots[i]).tag = tag
+		request.As[recvOp](&w.slab.Slots[i]).tag = tag
 		w.requestData(rx, i, u.id, u.n)
 	case unexpLost:
-		s := as[recvOp](&w.slab.slots[i])
+		s := request.As[recvOp](&w.slab.Slots[i])
 		s.tag, s.length = tag, u.n
 		w.end(i, ucs.Status(u.id))
 	default:
 		w.deliver(i, tag, w.pool.Bytes(u.chunk)[:u.n])
-		w.slab.bufs[i] = nil // the worker may sleep, so no sweep would clear it
+		w.slab.Bufs[i] = nil // the worker may sleep, so no sweep would clear it
 		w.freeBudgeted(u.chunk)
 		if u.kind == unexpSync {
 			w.rxConns[u.rx].pendingReplies--
@@ -273,11 +274,11 @@ func (w *Worker) TagMprobe(tag, mask Tag) (MatchedMessage, bool) {
 	if id == 0 {
 		return MatchedMessage{}, false
 	}
-	i := w.t.slab.alloc(opMatched)
-	s := as[matchedOp](&w.t.slab.slots[i])
-	s.message, s.flags = id, flagHasResult
+	i := w.t.slab.Alloc(request.Matched)
+	s := request.As[matchedOp](&w.t.slab.Slots[i])
+	s.message, s.Flags = id, request.FlagHasResult
 	w.t.unexpected[id].matchedSlot = i
-	return MatchedMessage{&w.t, w.t.slab.id(i), w.t.messageOf(id)}, true
+	return MatchedMessage{&w.t, w.t.slab.ID(i), w.t.messageOf(id)}, true
 }
 
 // Recv receives the message into p, as TagRecv does. A second Recv, and one after Drop,
@@ -296,12 +297,12 @@ func (t MatchedMessage) Recv(p []byte) RecvRequest {
 	if w.closing {
 		w.unexpected[id].matchedSlot = 0
 		w.dropMatched(id)
-		return RecvRequest{w.refuse(opTagRecv, Endpoint{}, ucs.Closed)}
+		return RecvRequest{w.refuse(request.TagRecv, Endpoint{}, ucs.Closed)}
 	}
-	i := w.slab.alloc(opTagRecv)
-	w.slab.slots[i].flags = flagHasResult
-	w.slab.bufs[i] = p
-	r := RecvRequest{Request{w, w.slab.id(i)}}
+	i := w.slab.Alloc(request.TagRecv)
+	w.slab.Slots[i].Flags = request.FlagHasResult
+	w.slab.Bufs[i] = p
+	r := RecvRequest{Request{w, w.slab.ID(i)}}
 	w.deliverUnexpected(i, id)
 	return r
 }
@@ -322,11 +323,11 @@ func (t MatchedMessage) Drop() {
 // consumeMatched returns the id, in Worker.unexpected, of the message of the MatchedMessage with this id, and
 // consumes the MatchedMessage. It returns 0 if the MatchedMessage was consumed before.
 func (w *thread) consumeMatched(id uint64) uint32 {
-	i := w.slab.find(id)
-	if i == 0 || w.slab.slots[i].op != opMatched {
+	i := w.slab.Find(id)
+	if i == 0 || w.slab.Slots[i].Op != request.Matched {
 		return 0
 	}
-	n := as[matchedOp](&w.slab.slots[i]).message
+	n := request.As[matchedOp](&w.slab.Slots[i]).message
 	w.slab.release(i)
 	w.unexpected[n].matchedSlot = 0
 	return n

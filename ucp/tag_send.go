@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 )
@@ -10,13 +11,13 @@ import (
 // sendOp is the slot of a send: of a tag message or of an active message. A fragmented message
 // is in no chain, so its number takes the place of the link.
 type sendOp struct {
-	slotHeader
+	request.Header
 	phase  phase
 	wants  sendWants
 	_      uint16
 	number uint32 // of a fragmented message
 	hdr    uint64 // tag or header word; after the receiver's request its id
-	value  uint64 // of opTagSendUint64
+	value  uint64 // of request.TagSendUint64
 	off    uint64 // bytes sent
 	length uint64 // bytes to send
 }
@@ -42,13 +43,15 @@ const (
 )
 
 // exposes reports whether the peer may read the memory of the message.
-func (s *slot) exposes() bool { return s.op.sends() && as[sendOp](s).phase == phaseExposed }
+func exposes(s *request.Slot) bool {
+	return s.Op.Sends() && request.As[sendOp](s).phase == phaseExposed
+}
 
 var tagSendOperation = operation{progress: (*thread).resumeTagSend, complete: (*thread).sendCompleted, cancel: (*thread).cancelSend}
 
 // sendParams has the parameters of a send's slow path.
 type sendParams struct {
-	op  opKind
+	op  request.Kind
 	buf []byte
 	vec [][]byte
 	arg uint64
@@ -64,7 +67,7 @@ func (e Endpoint) tagSendSlow(p []byte, tag Tag) Request {
 	if t.locked {
 		return e.tagSendShared(p, tag)
 	}
-	return t.tagSend(e, sendParams{op: opTagSend, buf: p, tag: tag, n: len(p)})
+	return t.tagSend(e, sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p)})
 }
 
 //go:noinline
@@ -72,7 +75,7 @@ func (e Endpoint) tagSendUint64Slow(v uint64, tag Tag) Request {
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.tagSend(e, sendParams{op: opTagSendUint64, arg: v, tag: tag, n: 8})
+	return t.tagSend(e, sendParams{op: request.TagSendUint64, arg: v, tag: tag, n: 8})
 }
 
 // tagSendInlineSlow sends a copy of p.
@@ -80,20 +83,20 @@ func (e Endpoint) tagSendUint64Slow(v uint64, tag Tag) Request {
 //go:noinline
 func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 	if e.t == nil {
-		return closedThread.refuse(opTagSend, e, ucs.Closed)
+		return closedThread.refuse(request.TagSend, e, ucs.Closed)
 	}
 	e.t.lock()
 	defer e.t.unlock()
 	w := e.t
 	if len(p) > maxInline {
-		return e.t.refuse(opTagSend, e, ucs.TooLong)
+		return e.t.refuse(request.TagSend, e, ucs.TooLong)
 	}
 	c := w.pool.Get(len(p))
 	b := w.pool.Bytes(c)[:copy(w.pool.Bytes(c), p)]
-	r := w.tagSend(e, sendParams{op: opTagSend, buf: b, tag: tag, n: len(b)})
-	if i := w.slab.find(r.id); i != 0 && r.id&refusedBit == 0 {
+	r := w.tagSend(e, sendParams{op: request.TagSend, buf: b, tag: tag, n: len(b)})
+	if i := w.slab.Find(r.id); i != 0 && r.id&refusedBit == 0 {
 		// In progress: the copy is freed with the slot.
-		w.slab.slots[i].flags |= flagExtra
+		w.slab.Slots[i].Flags |= request.FlagExtra
 		w.slab.copies[i] = c
 		return r
 	}
@@ -110,20 +113,20 @@ func (w *thread) tagSend(e Endpoint, m sendParams) Request {
 	if st := w.connect(k); st != ucs.OK {
 		return w.refuse(m.op, e, st)
 	}
-	if l := &w.lanes[w.eps[k].lane]; m.op == opTagSend && m.wants == 0 && m.n <= l.maxShort {
+	if l := &w.lanes[w.eps[k].lane]; m.op == request.TagSend && m.wants == 0 && m.n <= l.maxShort {
 		if l.ep.AMShort(wire.Eager, uint64(m.tag), m.buf) == ucs.OK {
 			return Request{}
 		}
 	}
-	i := w.slab.alloc(m.op)
-	s := as[sendOp](&w.slab.slots[i])
-	s.ep, s.lane = k, w.eps[k].lane
+	i := w.slab.Alloc(m.op)
+	s := request.As[sendOp](&w.slab.Slots[i])
+	s.EP, s.Lane = k, w.eps[k].lane
 	s.hdr, s.value, s.off, s.length = uint64(m.tag), m.arg, 0, uint64(m.n)
 	s.wants = m.wants
-	w.slab.bufs[i] = m.buf
-	if m.op == opTagSendV {
+	w.slab.Bufs[i] = m.buf
+	if m.op == request.TagSendV {
 		w.slab.vecs[i] = m.vec
-		s.flags |= flagExtra
+		s.Flags |= request.FlagExtra
 	}
 	return w.start(i)
 }
@@ -131,8 +134,8 @@ func (w *thread) tagSend(e Endpoint, m sendParams) Request {
 // resumeTagSend starts or continues a send in the form that it has: eager, in fragments as
 // far as the transport has resources, or rendezvous.
 func (w *thread) resumeTagSend(i uint32) ucs.Status {
-	s := as[sendOp](&w.slab.slots[i])
-	l := &w.lanes[s.lane]
+	s := request.As[sendOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
 	n := int(s.length)
 	switch {
 	case l.state == laneFailed:
@@ -144,9 +147,9 @@ func (w *thread) resumeTagSend(i uint32) ucs.Status {
 		return w.sendRTS(i, l)
 	case s.wants&sendSync != 0:
 		return w.sendSync(i, l)
-	case n <= l.ifaceMaxShort && s.op == opTagSend:
-		return l.ep.AMShort(wire.Eager, s.hdr, w.slab.bufs[i])
-	case l.ifaceMaxShort >= 8 && s.op == opTagSendUint64:
+	case n <= l.ifaceMaxShort && s.Op == request.TagSend:
+		return l.ep.AMShort(wire.Eager, s.hdr, w.slab.Bufs[i])
+	case l.ifaceMaxShort >= 8 && s.Op == request.TagSendUint64:
 		return l.ep.AMUint64(wire.Eager, s.hdr, s.value)
 	case n <= l.maxBcopy:
 		b, st := l.ep.ReserveAM(wire.Eager, s.hdr, n)
@@ -164,7 +167,7 @@ func (w *thread) resumeTagSend(i uint32) ucs.Status {
 
 // sendNext sends the following fragments of the message in slot i.
 func (w *thread) sendNext(i uint32, l *lane) ucs.Status {
-	s := as[sendOp](&w.slab.slots[i])
+	s := request.As[sendOp](&w.slab.Slots[i])
 	for s.off < s.length {
 		b, st := l.ep.ReserveAM(wire.Next, uint64(s.number), min(l.maxBcopy, int(s.length-s.off)))
 		if st != ucs.OK {
@@ -188,7 +191,7 @@ func (w *thread) begun(s *sendOp, l *lane, k int) {
 
 // sendFirst sends the first fragment of a message.
 func (w *thread) sendFirst(i uint32, l *lane) ucs.Status {
-	s := as[sendOp](&w.slab.slots[i])
+	s := request.As[sendOp](&w.slab.Slots[i])
 	b, st := l.ep.ReserveAM(wire.First, s.hdr, l.maxBcopy)
 	if st != ucs.OK {
 		return st
@@ -202,16 +205,16 @@ func (w *thread) sendFirst(i uint32, l *lane) ucs.Status {
 
 // fill copies the next bytes of the message in slot i to b, and returns their number.
 func (w *thread) fill(b []byte, i uint32) int {
-	s := as[sendOp](&w.slab.slots[i])
+	s := request.As[sendOp](&w.slab.Slots[i])
 	off := int(s.off)
-	switch s.op {
-	case opTagSendV:
-	case opTagSendUint64:
+	switch s.Op {
+	case request.TagSendV:
+	case request.TagSendUint64:
 		var v [8]byte
 		binary.LittleEndian.PutUint64(v[:], s.value)
 		return copy(b, v[off:])
 	default:
-		return copy(b, w.slab.bufs[i][off:])
+		return copy(b, w.slab.Bufs[i][off:])
 	}
 	n := 0
 	for _, p := range w.slab.vecs[i] {

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"sync/atomic"
 	"time"
 
@@ -28,7 +29,7 @@ type thread struct {
 
 	slab slab
 
-	operations         *[numOps]operation
+	operations         *[request.NumKinds]operation
 	eps                []epSlot
 	epFree             uint32
 	cold               map[uint32]*epCold

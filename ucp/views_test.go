@@ -4,20 +4,21 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/stretchr/testify/assert"
 )
 
 // Each view has the size and alignment of a slot, begins with its header and holds no pointer.
 // The fields that several views share are at the same place in each.
 func TestViews(t *testing.T) {
-	want := reflect.TypeFor[slot]()
+	want := reflect.TypeFor[request.Slot]()
 	for _, v := range []any{
 		sendOp{}, recvOp{}, matchedOp{}, readOp{}, controlOp{}, flushOp{}, fenceOp{}, rmaOp{}, wordOp{}, refusedOp{},
 	} {
 		got := reflect.TypeOf(v)
 		assert.Equal(t, want.Size(), got.Size(), got.Name())
 		assert.LessOrEqual(t, got.Align(), want.Align(), got.Name())
-		assert.Equal(t, reflect.TypeFor[slotHeader](), got.Field(0).Type, got.Name())
+		assert.Equal(t, reflect.TypeFor[request.Header](), got.Field(0).Type, got.Name())
 		for f := range got.Fields() {
 			assert.NotContains(t, []reflect.Kind{reflect.Pointer, reflect.Slice, reflect.Map, reflect.Interface, reflect.String}, f.Type.Kind(), f.Name)
 		}
@@ -27,7 +28,7 @@ func TestViews(t *testing.T) {
 		assert.True(t, ok, field)
 		return f.Offset
 	}
-	mode := at(slot{}, "mode")
+	mode := at(request.Slot{}, "Mode")
 	for _, o := range []uintptr{
 		at(sendOp{}, "phase"), at(recvOp{}, "recv"), at(flushOp{}, "stage"), at(fenceOp{}, "synced"), at(rmaOp{}, "form"), at(wordOp{}, "form"), at(refusedOp{}, "form"),
 	} {

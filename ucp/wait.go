@@ -51,7 +51,7 @@ func (p *waitLoop) after(ctx context.Context, w *thread, n int, id uint64) error
 //go:noinline
 func (p *waitLoop) slow(ctx context.Context, w *thread, id uint64) error {
 	sleepy, err := p.look(ctx, w)
-	if sleepy && (id == 0 || w.slab.live(id)) {
+	if sleepy && (id == 0 || w.slab.Live(id)) {
 		w.sleep(ctx, p)
 	}
 	return err

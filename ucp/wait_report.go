@@ -1,6 +1,7 @@
 package ucp
 
 import (
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -18,7 +19,7 @@ func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint,
 		}
 	}
 	for i := range w.lanes {
-		if w.lanes[i].unacked.head != 0 {
+		if w.lanes[i].unacked.Head != 0 {
 			lane(uint32(i), uct.WaitForReply)
 		}
 	}
@@ -32,9 +33,9 @@ func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint,
 			report(nil, id, uct.WaitForReply)
 		}
 	}
-	for i := 1; least <= uct.WaitForClose && i < len(w.slab.slots); i++ {
-		if s := &w.slab.slots[i]; s.state == slotLive && s.flags&flagTied != 0 {
-			lane(w.eps[s.ep].lane, uct.WaitForClose)
+	for i := 1; least <= uct.WaitForClose && i < len(w.slab.Slots); i++ {
+		if s := &w.slab.Slots[i]; s.State == request.StateLive && s.Flags&request.FlagTied != 0 {
+			lane(w.eps[s.EP].lane, uct.WaitForClose)
 		}
 	}
 }

@@ -94,7 +94,7 @@ func (w *Worker) Arm() error {
 		w.t.show.publishBeforeSleep(&w.t)
 	}
 	within := w.t.serviceInterval
-	if sweep := w.t.slab.sweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
+	if sweep := w.t.slab.SweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
 		within = sweep
 	}
 	w.t.wake.within(within, w.t.signal)

@@ -178,6 +178,12 @@ var Layers = []Layer{
 		"the layout of messages is a pure function of bytes",
 	},
 	{
+		"ucp/internal/request",
+		[]string{"uct", "ucs"},
+		nil,
+		"a slot refers to lanes, endpoints and buffers by index and knows no worker",
+	},
+	{
 		"ucp/internal/pool",
 		nil,
 		nil,

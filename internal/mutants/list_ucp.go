@@ -16,8 +16,8 @@ var ucpList = []mutant{
 	},
 	{
 		name: "a released slot keeps its generation",
-		file: "ucp/request_slot.go",
-		old:  "	s.gen = nextGen(s.gen)\n", new: "",
+		file: "ucp/internal/request/slot.go",
+		old:  "	s.Gen = NextGen(s.Gen)\n", new: "",
 		pkg: "./ucp", test: "^TestEndedRequestNeverReachesItsHeir$",
 	},
 	{
@@ -90,7 +90,7 @@ var ucpList = []mutant{
 	{
 		name: "anybody may name anybody's request",
 		file: "ucp/rndv_recv.go",
-		old:  "k.op.sends() && w.lanes[k.lane].peer == rx.peer {", new: "k.op.sends() {",
+		old:  "k.Op.Sends() && w.lanes[k.Lane].peer == rx.peer {", new: "k.Op.Sends() {",
 		pkg: "./ucp", test: "^TestForeignIDs$",
 	},
 	{

@@ -1,4 +1,4 @@
-package ucp
+package request
 
 import (
 	"testing"
@@ -12,24 +12,24 @@ import (
 
 // fullTable has n slots with buffers, of which every third is of an operation that has
 // not ended.
-func fullTable(n int) *table {
-	var b table
-	for len(b.slots) < n {
-		b.grow()
+func fullTable(n int) *Table {
+	var b Table
+	for len(b.Slots) < n {
+		b.Grow()
 	}
-	for i := range b.slots {
-		b.bufs[i] = make([]byte, 1)
-		b.slots[i].state = slotState(i % 3)
+	for i := range b.Slots {
+		b.Bufs[i] = make([]byte, 1)
+		b.Slots[i].State = State(i % 3)
 	}
 	return &b
 }
 
 // held counts the buffers that sweeps are to drop, and those that they are to keep.
-func (b *table) held() (drop, keep int) {
-	for i := range b.slots[1:] {
+func (b *Table) held() (drop, keep int) {
+	for i := range b.Slots[1:] {
 		switch {
-		case b.bufs[i+1] == nil:
-		case b.slots[i+1].state == slotLive:
+		case b.Bufs[i+1] == nil:
+		case b.Slots[i+1].State == StateLive:
 			keep++
 		default:
 			drop++
@@ -45,10 +45,10 @@ func TestTidyReachesEverySlotInTime(t *testing.T) {
 		b := fullTable(100_000)
 		_, live := b.held()
 		now := ucs.Time(time.Second)
-		b.tidy(now)
+		b.Tidy(now)
 		for end := now.Add(max(sweepTime, every) + every); now.Before(end); {
 			now = now.Add(every)
-			b.tidy(now)
+			b.Tidy(now)
 		}
 		drop, keep := b.held()
 		assert.Zero(t, drop, "passes every %v", every)
@@ -60,17 +60,17 @@ func TestTidyReachesEverySlotInTime(t *testing.T) {
 func TestSweepBeforeSleep(t *testing.T) {
 	b := fullTable(1000)
 	now := ucs.Time(time.Second)
-	require.Zero(t, b.sweepAll(now))
+	require.Zero(t, b.SweepAll(now))
 	drop, _ := b.held()
 	require.Zero(t, drop)
 
-	b.bufs[1], b.slots[1].state = make([]byte, 1), slotDone
-	wait := b.sweepAll(now.Add(time.Millisecond))
+	b.Bufs[1], b.Slots[1].State = make([]byte, 1), StateDone
+	wait := b.SweepAll(now.Add(time.Millisecond))
 	require.Positive(t, wait)
 	require.Less(t, wait, sweepTime)
 	drop, _ = b.held()
 	require.Equal(t, 1, drop, "sweeping before each sleep would cost too much")
-	require.Zero(t, b.sweepAll(now.Add(time.Millisecond+wait)), "then it sleeps without a bound")
+	require.Zero(t, b.SweepAll(now.Add(time.Millisecond+wait)), "then it sleeps without a bound")
 	drop, _ = b.held()
 	require.Zero(t, drop)
 }
