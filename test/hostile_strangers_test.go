@@ -167,16 +167,16 @@ func (m *mutator) one() {
 	case 3: // noise to the socket
 		m.write(g, m.bytes(rng.IntN(2000)))
 	case 4: // a datagram with the right ICRC and Q_Key, of any length
-		b := make([]byte, packet.BTHLen+packet.DETHLen+rng.IntN(2000)*4+packet.ICRCLen)
-		packet.BTH(b).Put(&packet.BTHFields{Opcode: packet.UDSendOnly, Dest: g.qpn, PKey: 0xffff})
-		packet.DETH(b[packet.BTHLen:]).Put(g.qkey(), verbs.QPN(rng.IntN(1<<24)))
+		rest := make([]byte, rng.IntN(2000)*4+packet.ICRCLen)
+		h := packet.Header{Opcode: packet.UDSendOnly, DestQP: g.qpn, PKey: 0xffff, QKey: g.qkey(), SrcQP: verbs.QPN(rng.IntN(1 << 24))}
+		b := append(h.Append(nil), rest...)
 		m.write(g, m.sealed(g, b))
 	case 5: // a packet with the right ICRC to a queue pair near the known one
 		b := make([]byte, packet.BTHLen+rng.IntN(100)+packet.ICRCLen)
 		copy(b, m.bytes(len(b)))
 		dest := g.qpn + verbs.QPN(rng.IntN(64)) - 32
 		packet.BTH(b).Put(&packet.BTHFields{
-			Opcode: packet.Opcode(rng.IntN(32)), Dest: dest & (1<<24 - 1), PKey: 0xffff,
+			Opcode: packet.Opcode(rng.IntN(32)), DestQP: dest & (1<<24 - 1), PKey: 0xffff,
 			PSN: verbs.PSN(rng.IntN(1 << 24)), AckReq: rng.IntN(2) == 0,
 		})
 		m.write(g, m.sealed(g, b))

@@ -190,7 +190,7 @@ func (c column) runs(t testing.TB) (lines []string) {
 }
 
 // TestPerftestThresholds runs each test at each length where messages change their
-// form, over each transport, within one process and between two.
+// form, over each transport, between two processes, and in make nightly within one, too.
 func TestPerftestThresholds(t *testing.T) {
 	for _, c := range []column{{"self", "memory0"}, {"shm", "memory"}, {"rc", "lo"}, {"ud", "lo"}, {"verbs", "lo"}} {
 		t.Run(c.transport, c.run)
@@ -218,11 +218,14 @@ func (c column) run(t *testing.T) {
 			require.Regexp(t, "^"+name+",20(,[0-9.]+){7}$", row)
 		}
 	}
-	t.Run("loopback", func(t *testing.T) {
-		check(t, run(t, tool, append([]string{"-l"}, args...)...))
-	})
-	if c.transport == "self" {
-		return // it reaches its own worker alone
+	alone := c.transport == "self" // it reaches its own worker alone
+	if alone || suitetest.All() {
+		t.Run("loopback", func(t *testing.T) {
+			check(t, run(t, tool, append([]string{"-l"}, args...)...))
+		})
+	}
+	if alone {
+		return
 	}
 	t.Run("two processes", func(t *testing.T) {
 		port := suitetest.FreePort(t)

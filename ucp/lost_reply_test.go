@@ -50,7 +50,7 @@ func TestAnswersAfterAnOutage(t *testing.T) {
 				var dark, mute atomic.Bool
 				var lost atomic.Int32
 				hook := func(p *soft.PacketInfo) soft.Verdict {
-					if mute.Load() && !p.Received && p.Op == wire.UDSendOnly && tr.tells(p.Packet.Payload()) {
+					if mute.Load() && !p.Received && p.Op == wire.UDSendOnly && tr.tells(p.Packet.Payload) {
 						lost.Add(1)
 						return soft.Verdict{Drop: true}
 					}

@@ -31,7 +31,7 @@ var verbsList = []mutant{
 		name: "an atomic operation that comes twice is carried out twice",
 		file: "verbs/soft/responder.go",
 		old:  "		q.handleDuplicate(p, info)\n",
-		new:  "		if b, ok := q.d.remote(q.pd, p.rkey, p.addr, 8, verbs.RemoteAtomic); ok && p.op == wire.FetchAdd {\n			fetchAdd(b, p.swapAdd)\n		}\n		q.handleDuplicate(p, info)\n",
+		new:  "		if b, ok := q.d.remote(q.pd, p.RKey, p.VA, 8, verbs.RemoteAtomic); ok && p.Opcode == wire.FetchAdd {\n			fetchAdd(b, p.SwapDt)\n		}\n		q.handleDuplicate(p, info)\n",
 		pkg:  "./verbs/soft", test: "^TestConformanceSim$/^loss$/atomic",
 	},
 	{
@@ -49,7 +49,7 @@ var verbsList = []mutant{
 	{
 		name: "an acknowledgement ends one packet more than it names",
 		file: "verbs/soft/completer.go",
-		old:  "		return q.retire(p.psn.Add(1))\n	case p.syndrome.IsRNR():", new: "		return q.retire(p.psn.Add(2))\n	case p.syndrome.IsRNR():",
+		old:  "		return q.retire(p.PSN.Add(1))\n	case p.Syndrome.IsRNR():", new: "		return q.retire(p.PSN.Add(2))\n	case p.Syndrome.IsRNR():",
 		pkg: "./verbs/soft", test: "^TestScript$|^TestOracle$",
 	},
 	{

@@ -80,7 +80,7 @@ func (r *refuser) lose(which func(p *soft.PacketInfo) bool) {
 }
 
 func isRefusal(p *soft.PacketInfo) bool {
-	return p.Op == wire.UDSendOnly && msgFlags(p.Packet.Payload()[connMsgOffFlags])&flagAccessError != 0
+	return p.Op == wire.UDSendOnly && msgFlags(p.Packet.Payload[connMsgOffFlags])&flagAccessError != 0
 }
 
 // denied requires that a's connection fails with the refusal, far sooner than by the

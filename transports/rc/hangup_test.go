@@ -42,7 +42,7 @@ func TestHangUpAsleep(t *testing.T) {
 
 // isHangUp reports whether p is a connection message of an interface that closes.
 func isHangUp(p *soft.PacketInfo) bool {
-	return p.Op == wire.UDSendOnly && msgFlags(p.Packet.Payload()[connMsgOffFlags])&flagShutdown != 0
+	return p.Op == wire.UDSendOnly && msgFlags(p.Packet.Payload[connMsgOffFlags])&flagShutdown != 0
 }
 
 // TestHangUpLost: an interface closes while all packets between the queue pairs are lost,

@@ -166,7 +166,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 	}
 	// The longest time until the failure of a peer is detected is the keepalive interval, plus the
 	// retries of a QP or, for a suspended connection, of its connection messages.
-	failureWithin := time.Duration(config.Forever) // a dead peer is detected only by a send
+	failureWithin := config.Forever // a dead peer is detected only by a send
 	if f.keepalive != config.Forever {
 		failureWithin = f.keepalive*5/4 + max(f.retryTime(), f.connectLimit)
 	}

@@ -18,11 +18,15 @@ const maxBatchMore = 255
 func (q *qp) coalesce(p *packet) {
 	r := &q.req
 	p.batchMore, p.batchEnds, p.batchImm = 0, false, false
-	if r.sent == 0 || p.ackReq || p.nsg != 1 || p.inline || p.op != wire.WriteFirst && p.op != wire.WriteMiddle {
+	if r.sent == 0 || p.AckReq || p.nsg != 1 || p.inline || p.Opcode != wire.WriteFirst && p.Opcode != wire.WriteMiddle {
 		return
 	}
 	w := q.sq.at(r.tx)
-	k := min(int(w.numPSNs-r.sent), r.window.leftInBatch(r.sent), r.window.limit(w)-r.psn.Diff(r.una), maxBatchMore)
+	left := firstBatchPackets + r.window.batch - int(r.sent) // in the segment batch
+	if r.sent >= firstBatchPackets {
+		left = r.window.batch - int(r.sent-firstBatchPackets)%r.window.batch
+	}
+	k := min(int(w.numPSNs-r.sent), left, r.window.limit(w)-r.psn.Diff(r.una), maxBatchMore)
 	if k <= 0 || w.nsg != 1 {
 		return
 	}
@@ -39,69 +43,39 @@ func (q *qp) coalesce(p *packet) {
 	r.sent += uint32(k)
 	q.updateSndMax()
 	last := r.sent == w.numPSNs
-	p.ackReq = q.wantsAckReq(w, last)
+	p.AckReq = q.wantsAckReq(w, last)
 	if last {
-		p.batchEnds, p.imm, p.solicited = true, w.imm, w.flags&verbs.SendSolicited != 0 && w.op == verbs.OpWriteImm
+		p.batchEnds, p.ImmDt, p.Solicited = true, w.imm, w.flags&verbs.SendSolicited != 0 && w.op == verbs.OpWriteImm
 		p.batchImm = w.op == verbs.OpWriteImm
 		r.tx, r.sent = r.tx+1, 0
 	}
 }
 
-// leftInBatch returns how many packets of a long message are still to be sent in the current
-// batch, after its first n packets.
-func (v *window) leftInBatch(n uint32) int {
-	if n < firstBatchPackets {
-		return firstBatchPackets + v.batch - int(n)
-	}
-	return v.batch - int(n-firstBatchPackets)%v.batch
-}
-
 // handleBatch processes a packet that represents several, as if each had arrived alone.
+// The Middle packets between the first and the last are handled as one, unless something
+// is unusual.
 func (q *qp) handleBatch(p *packet, now ucs.Time) {
-	b, more, ackReq, se := p.sg[0], p.batchMore, p.ackReq, p.solicited
-	for i := 0; i <= more; i++ {
-		p.ackReq, p.solicited = ackReq && i == more, se && i == more
-		p.n, p.sg[0] = min(len(b), q.mtu), b[:min(len(b), q.mtu)]
+	r := &q.rsp
+	b, more, ackReq, se := p.sg[0], p.batchMore, p.AckReq, p.Solicited
+	for i, k := 0, 0; i <= more; i += k {
+		k = 1
 		if i > 0 {
-			p.op, p.psn = wire.WriteMiddle, p.psn.Add(1)
-			if k := q.executeMiddles(p, b, more-i); k > 0 {
-				i, p.psn, b = i+k-1, p.psn.Add(k-1), b[k*q.mtu:]
-				continue
+			p.Opcode = wire.WriteMiddle
+			if n := more - i; n > 1 && n*q.mtu <= len(b) && uint32(n*q.mtu) < r.remaining && p.PSN == r.psn && r.gap == noGap {
+				k = n
 			}
 		}
 		if i == more && p.batchEnds {
-			p.op = wire.WriteLast
+			p.Opcode = wire.WriteLast
 			if p.batchImm {
-				p.op = wire.WriteLastImm
+				p.Opcode = wire.WriteLastImm
 			}
 		}
+		p.AckReq, p.Solicited = ackReq && i == more, se && i == more
+		p.batchMore, p.n = k-1, min(len(b), k*q.mtu)
+		p.sg[0] = b[:p.n]
 		b = b[p.n:]
 		q.handlePacket(p, now)
+		p.PSN = p.PSN.Add(k)
 	}
-}
-
-// executeMiddles executes k Middle packets of a WRITE at once; b begins with their
-// payload. It returns k, or 0 without side effects if they are not the expected ones.
-// None of them may have AckReq.
-func (q *qp) executeMiddles(p *packet, b []byte, k int) int {
-	r := &q.rsp
-	n := k * q.mtu
-	if k < 1 || n > len(b) || p.psn != r.psn || r.fatal || r.gap != noGap || r.lastPlace.Ends() || r.kind != wire.KindWrite ||
-		uint32(n) >= r.remaining || q.access&verbs.RemoteWrite == 0 || q.loadState() == verbs.StateErr {
-		return 0
-	}
-	to, ok := q.d.remote(q.pd, r.key, r.addr, n, verbs.RemoteWrite)
-	if !ok {
-		return 0
-	}
-	dma(to, b[:n])
-	q.count(cntRxPackets, uint64(k))
-	q.count(cntRxBytes, uint64(n))
-	r.addr += uint64(n)
-	r.remaining -= uint32(n)
-	r.received += uint32(n)
-	r.psn = r.psn.Add(k)
-	r.ack = r.psn.Add(-1)
-	r.lastPlace = wire.PlaceMiddle
-	return k
 }

@@ -63,15 +63,15 @@ const (
 
 // fill writes p to the cell.
 func (c *cell) fill(p *packet, from uint32) {
-	c.dest, c.psn, c.op, c.n, c.from, c.pkey = p.dest, p.psn, p.op, uint16(p.n), from, p.pkey
+	c.dest, c.psn, c.op, c.n, c.from, c.pkey = p.DestQP, p.PSN, p.Opcode, uint16(p.n), from, p.PKey
 	c.flags, c.nsg = 0, 0
-	if p.solicited {
+	if p.Solicited {
 		c.flags = cellSE
 	}
-	if p.ackReq {
+	if p.AckReq {
 		c.flags |= cellAckReq
 	}
-	if p.op.Info().Headers != 0 {
+	if p.Opcode.Info().Headers != 0 {
 		c.fillHeaders(p)
 	}
 	if p.batchMore > 0 {
@@ -90,10 +90,10 @@ func (c *cell) fill(p *packet, from uint32) {
 }
 
 func (c *cell) fillHeaders(p *packet) {
-	c.syndrome, c.msn, c.imm = p.syndrome, p.msn, p.imm
-	c.addr, c.rkey, c.dlen = p.addr, p.rkey, p.dlen
-	c.swapAdd, c.compare, c.atomicOld = p.swapAdd, p.compare, p.atomicOld
-	c.qkey, c.src = p.qkey, p.srcQP
+	c.syndrome, c.msn, c.imm = p.Syndrome, p.MSN, p.ImmDt
+	c.addr, c.rkey, c.dlen = p.VA, p.RKey, p.DMALen
+	c.swapAdd, c.compare, c.atomicOld = p.SwapDt, p.CmpDt, p.OrigRemDt
+	c.qkey, c.src = p.QKey, p.SrcQP
 }
 
 // copyPayload replaces the scatter/gather list of a filled cell by a copy of the payload.
@@ -118,7 +118,7 @@ func (c *cell) freeBody() {
 // setBatch writes the fields of a packet that stands for more than one.
 func (c *cell) setBatch(p *packet) {
 	c.flags |= cellBatch
-	c.syndrome, c.imm = wire.Syndrome(p.batchMore), p.imm
+	c.syndrome, c.imm = wire.Syndrome(p.batchMore), p.ImmDt
 	if p.batchEnds {
 		c.flags |= cellBatchEnds
 	}
@@ -136,24 +136,24 @@ func (c *cell) piggyback(psn verbs.PSN) {
 
 // piggybackedAck makes the packet of the acknowledgement in the cell.
 func (c *cell) piggybackedAck(p *packet) {
-	p.op, p.dest, p.psn, p.pkey = wire.Acknowledge, c.dest, verbs.PSN(c.msn), c.pkey
-	p.syndrome, p.solicited, p.ackReq, p.n, p.nsg = wire.AckNoCredits, false, false, 0, 0
+	p.Opcode, p.DestQP, p.PSN, p.PKey = wire.Acknowledge, c.dest, verbs.PSN(c.msn), c.pkey
+	p.Syndrome, p.Solicited, p.AckReq, p.n, p.nsg = wire.AckNoCredits, false, false, 0, 0
 }
 
 // read makes the packet in the cell. It returns false if the payload's memory is no
 // longer registered.
 func (c *cell) read(p *packet, s *Switch) bool {
-	p.op, p.dest, p.psn, p.pkey = c.op, c.dest, c.psn, c.pkey
-	p.solicited, p.ackReq, p.n = c.flags&cellSE != 0, c.flags&cellAckReq != 0, int(c.n)
+	p.Opcode, p.DestQP, p.PSN, p.PKey = c.op, c.dest, c.psn, c.pkey
+	p.Solicited, p.AckReq, p.n = c.flags&cellSE != 0, c.flags&cellAckReq != 0, int(c.n)
 	if c.op.Info().Headers != 0 {
-		p.syndrome, p.msn, p.imm = c.syndrome, c.msn, c.imm
-		p.addr, p.rkey, p.dlen = c.addr, c.rkey, c.dlen
-		p.swapAdd, p.compare, p.atomicOld = c.swapAdd, c.compare, c.atomicOld
-		p.qkey, p.srcQP = c.qkey, c.src
+		p.Syndrome, p.MSN, p.ImmDt = c.syndrome, c.msn, c.imm
+		p.VA, p.RKey, p.DMALen = c.addr, c.rkey, c.dlen
+		p.SwapDt, p.CmpDt, p.OrigRemDt = c.swapAdd, c.compare, c.atomicOld
+		p.QKey, p.SrcQP = c.qkey, c.src
 	}
 	p.nsg, p.batchMore = 1, 0
 	if c.flags&cellBatch != 0 {
-		p.batchMore, p.imm, p.n = int(c.syndrome), c.imm, int(c.sg[0].Len)
+		p.batchMore, p.ImmDt, p.n = int(c.syndrome), c.imm, int(c.sg[0].Len)
 		p.batchEnds, p.batchImm = c.flags&cellBatchEnds != 0, c.flags&cellBatchImm != 0
 	}
 	switch {

@@ -28,25 +28,25 @@ func (q *qp) handleResponse(p *packet) bool {
 		return true
 	}
 	r := &q.req
-	info := p.op.Info()
+	info := p.Opcode.Info()
 	switch {
-	case p.psn.Before(r.una) || !p.psn.Before(r.sndMax):
+	case p.PSN.Before(r.una) || !p.PSN.Before(r.sndMax):
 		q.count(cntDuplicates, 1)
 		return true
-	case p.op == wire.Acknowledge && p.syndrome.IsNak():
+	case p.Opcode == wire.Acknowledge && p.Syndrome.IsNak():
 		q.handleNAK(p)
 		return true
-	case !p.psn.Before(r.psn) && !q.cancelRetransmit(p):
+	case !p.PSN.Before(r.psn) && !q.cancelRetransmit(p):
 		return false
 	}
 	switch {
 	case info.Kind == wire.KindReadResponse:
 		return q.handleReadResponse(p, info)
-	case p.op == wire.AtomicAcknowledge:
+	case p.Opcode == wire.AtomicAcknowledge:
 		return q.handleAtomicResponse(p)
-	case p.syndrome.IsAck():
-		return q.retire(p.psn.Add(1))
-	case p.syndrome.IsRNR():
+	case p.Syndrome.IsAck():
+		return q.retire(p.PSN.Add(1))
+	case p.Syndrome.IsRNR():
 		return q.handleRNR(p)
 	}
 	return true
@@ -57,12 +57,12 @@ func (q *qp) handleResponse(p *packet) bool {
 // READ before p lacks its response; that READ is then retransmitted first.
 func (q *qp) cancelRetransmit(p *packet) bool {
 	r := &q.req
-	if p.op == wire.Acknowledge {
-		q.skipTo(p.psn.Add(1))
-	} else if q.skipTo(p.psn); r.psn == p.psn && q.sq.at(r.tx).isReadOrAtomic() {
+	if p.Opcode == wire.Acknowledge {
+		q.skipTo(p.PSN.Add(1))
+	} else if q.skipTo(p.PSN); r.psn == p.PSN && q.sq.at(r.tx).isReadOrAtomic() {
 		q.buildRequest(q.sq.at(r.tx), &q.txPacket) // counts as sent: p is its response
 	}
-	if p.psn.Before(r.psn) {
+	if p.PSN.Before(r.psn) {
 		return true
 	}
 	q.retire(r.psn)
@@ -125,7 +125,7 @@ func (q *qp) retireData(una verbs.PSN) {
 		if plainOps>>w.op&1 == 0 || w.status != verbs.WCSuccess || una.Before(w.psn.Add(int(w.numPSNs))) {
 			return
 		}
-		if q.sigAll || w.flags&verbs.SendSignaled != 0 {
+		if (w.flags|q.alwaysFlags)&verbs.SendSignaled != 0 {
 			q.completeSend(w, verbs.WCSuccess)
 			continue
 		}
@@ -182,7 +182,7 @@ var sendWCOps = [...]verbs.WCOpcode{
 // is signaled or has failed.
 func (q *qp) completeSend(w *wqe, status verbs.WCStatus) {
 	r := &q.req
-	if status != verbs.WCSuccess || w.flags&verbs.SendSignaled != 0 || q.sigAll {
+	if status != verbs.WCSuccess || (w.flags|q.alwaysFlags)&verbs.SendSignaled != 0 {
 		c := verbs.WC{ID: w.id, Status: status, Op: sendWCOps[w.op&15], Len: w.n, QPN: q.num}
 		q.postCQE(q.sendCQ, &c, false)
 		q.count(cntCQEs, 1)
@@ -220,12 +220,12 @@ func (q *qp) pendingRead(psn verbs.PSN) *wqe {
 // handleReadResponse places the payload of a READ response packet. It returns false if an
 // earlier response is missing.
 func (q *qp) handleReadResponse(p *packet, info *wire.Info) bool {
-	if !q.retire(p.psn) {
+	if !q.retire(p.PSN) {
 		q.count(cntOutOfSequence, 1)
 		return false
 	}
-	w := q.pendingRead(p.psn)
-	if w == nil || w.op != verbs.OpRead || p.psn != w.psn.Add(int(w.received)/q.mtu) {
+	w := q.pendingRead(p.PSN)
+	if w == nil || w.op != verbs.OpRead || p.PSN != w.psn.Add(int(w.received)/q.mtu) {
 		q.failSend(verbs.WCBadRespErr)
 		return true
 	}
@@ -239,13 +239,13 @@ func (q *qp) handleReadResponse(p *packet, info *wire.Info) bool {
 		return true
 	}
 	w.received += uint32(p.n)
-	q.advanceUna(p.psn.Add(1))
+	q.advanceUna(p.PSN.Add(1))
 	if info.Place.Ends() {
 		q.req.rdAtomic--
 	}
 	if p.n == left {
 		w.done = true
-		q.retire(p.psn.Add(1))
+		q.retire(p.PSN.Add(1))
 	}
 	return true
 }
@@ -253,16 +253,16 @@ func (q *qp) handleReadResponse(p *packet, info *wire.Info) bool {
 // handleAtomicResponse stores the original value that an atomic response carries. It returns
 // false if an earlier response is missing.
 func (q *qp) handleAtomicResponse(p *packet) bool {
-	if !q.retire(p.psn) {
+	if !q.retire(p.PSN) {
 		return false
 	}
-	w := q.pendingRead(p.psn)
+	w := q.pendingRead(p.PSN)
 	if w == nil || w.op == verbs.OpRead {
 		q.failSend(verbs.WCBadRespErr)
 		return true
 	}
 	var b [8]byte
-	binary.NativeEndian.PutUint64(b[:], p.atomicOld)
+	binary.NativeEndian.PutUint64(b[:], p.OrigRemDt)
 	to, ok := q.d.local(q.pd, w.sg[0], verbs.LocalWrite)
 	if !ok {
 		q.failSend(verbs.WCLocProtErr)
@@ -271,7 +271,7 @@ func (q *qp) handleAtomicResponse(p *packet) bool {
 	dma(to, b[:])
 	w.done = true
 	q.req.rdAtomic--
-	q.retire(p.psn.Add(1))
+	q.retire(p.PSN.Add(1))
 	return true
 }
 
@@ -280,10 +280,10 @@ func (q *qp) handleAtomicResponse(p *packet) bool {
 // false if an earlier response is missing.
 func (q *qp) handleRNR(p *packet) bool {
 	r := &q.req
-	if !q.retire(p.psn) {
+	if !q.retire(p.PSN) {
 		return false
 	}
-	if r.una != p.psn {
+	if r.una != p.PSN {
 		return true
 	}
 	if r.rnrRetry != retryForever {
@@ -293,9 +293,9 @@ func (q *qp) handleRNR(p *packet) bool {
 		}
 		r.rnrRetries--
 	}
-	q.goBack(p.psn)
+	q.goBack(p.PSN)
 	r.retries = r.retryCnt                                  // the peer responds, so only rnrRetry limits the wait
-	r.rnrWait = -ucs.Time(wire.RNRTimer(p.syndrome.Code())) // negative: expireRequester adds the present time
+	r.rnrWait = -ucs.Time(wire.RNRTimer(p.Syndrome.Code())) // negative: expireRequester adds the present time
 	r.lastProgress = 0
 	q.d.setTimer(q, 0)
 	return true
@@ -323,24 +323,24 @@ var nakStatus = map[wire.Syndrome]verbs.WCStatus{
 func (q *qp) handleNAK(p *packet) {
 	r := &q.req
 	q.count(cntNaks, 1)
-	q.skipTo(p.psn)
-	retired := !r.psn.Before(p.psn)
+	q.skipTo(p.PSN)
+	retired := !r.psn.Before(p.PSN)
 	if retired {
-		retired = q.retire(p.psn)
+		retired = q.retire(p.PSN)
 	} else {
 		q.retire(r.psn)
 	}
-	if p.syndrome == wire.NakSequence {
+	if p.Syndrome == wire.NakSequence {
 		switch {
-		case r.probe.enabled && (retired || p.psn.Before(r.psn)):
-			q.fillGap(p.psn)
-		case retired && r.una == p.psn:
+		case r.probe.enabled && (retired || p.PSN.Before(r.psn)):
+			q.fillGap(p.PSN)
+		case retired && r.una == p.PSN:
 			r.window.halve()
-			q.goBack(p.psn)
+			q.goBack(p.PSN)
 		}
 		return
 	}
-	if s, ok := nakStatus[p.syndrome]; ok {
+	if s, ok := nakStatus[p.Syndrome]; ok {
 		q.failSend(s)
 	} else {
 		q.failSend(verbs.WCBadRespErr)
@@ -368,9 +368,9 @@ func (q *qp) expireTimers(now ucs.Time) ucs.Time {
 			next = s.gapDeadline
 		}
 	}
-	if s := &q.rsp; s.ackPending && !s.ackNow {
+	if s := &q.rsp; s.ackState == ackDelayed {
 		if now >= s.ackDeadline {
-			s.ackNow = true
+			s.ackState = ackDue
 		} else if next == 0 || s.ackDeadline < next {
 			next = s.ackDeadline
 		}

@@ -21,23 +21,29 @@ type cq struct {
 	ignoreOverrun bool // drop completions on overrun and stay usable
 
 	// Guarded by device.mu.
-	users  int
-	closed bool
-	index  int      // index in device.cqs
-	event  chanLink // guarded by ch.mu
+	users int
+	index int      // index in device.cqs
+	event chanLink // guarded by ch.mu
 
 	_         ucs.Pad
 	tail      cursor
 	ring      atomic.Pointer[[]verbs.WC] // length a power of two; replaced under tail
 	depth     uint64                     // guarded by tail
 	armed     atomic.Uint32              // armedNot or the completions that raise an event; changed under tail
-	unusable  atomic.Bool                // after an overrun or Close
+	state     atomic.Uint32              // cqUsable, cqOverrun or cqClosed
 	tailLocks uint64                     // locks of tail by push; changed under tail
 
 	_         ucs.Pad
 	head      cursor
 	headLocks uint64 // locks of head by pop; changed under head
 }
+
+// Values of cq.state. Close makes any queue cqClosed.
+const (
+	cqUsable  = iota
+	cqOverrun // a completion was lost: neither push nor Poll works
+	cqClosed
+)
 
 // Values of cq.armed.
 const (
@@ -103,7 +109,9 @@ func (c *cq) empty() bool { return c.head.pos() == c.tail.pos() }
 
 // canBypass reports whether a completion may bypass the queue: it is empty, usable and not
 // armed.
-func (c *cq) canBypass() bool { return c.armed.Load() == armedNot && c.empty() && !c.unusable.Load() }
+func (c *cq) canBypass() bool {
+	return c.armed.Load() == armedNot && c.empty() && c.state.Load() == cqUsable
+}
 
 // push adds a completion. solicited: the peer requested an event. It returns false if
 // the queue is unusable.
@@ -113,7 +121,7 @@ func (c *cq) canBypass() bool { return c.armed.Load() == armedNot && c.empty() &
 //hot:bench BenchmarkPushPoll
 func (c *cq) push(w *verbs.WC, solicited bool) bool {
 	t := c.tail.lock()
-	if c.unusable.Load() || t-c.head.pos() >= c.capacity() && !c.grow(t) {
+	if c.state.Load() != cqUsable || t-c.head.pos() >= c.capacity() && !c.grow(t) {
 		return c.overrun(t)
 	}
 	ring := *c.ring.Load()
@@ -168,12 +176,12 @@ func (c *cq) grow(t uint64) bool {
 // it becomes unusable, and the first overrun raises EventCQErr. overrun returns false
 // if the queue is unusable.
 func (c *cq) overrun(t uint64) bool {
-	raiseErr := !c.ignoreOverrun && !c.unusable.Swap(true)
+	raiseErr := !c.ignoreOverrun && c.state.CompareAndSwap(cqUsable, cqOverrun)
 	c.tail.publish(t)
 	if raiseErr {
 		c.d.raise(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c})
 	}
-	return !c.unusable.Load()
+	return c.state.Load() == cqUsable
 }
 
 // Poll returns completions in wcs. If the ring is empty, it runs the engine, which may
@@ -194,7 +202,7 @@ func (c *cq) Poll(wcs []verbs.WC) int {
 // pop copies completions from the ring to wcs. It returns their number, or -1 if the
 // queue is unusable.
 func (c *cq) pop(wcs []verbs.WC) int {
-	if c.unusable.Load() {
+	if c.state.Load() != cqUsable {
 		return -1
 	}
 	if c.empty() {
@@ -261,7 +269,7 @@ func (c *cq) Arm(solicitedOnly bool) ucs.Status {
 	t := c.tail.lock()
 	c.armed.Store(max(c.armed.Load(), want))
 	c.tail.publish(t)
-	if c.unusable.Load() {
+	if c.state.Load() != cqUsable {
 		return ucs.Closed
 	}
 	return ucs.OK
@@ -288,7 +296,7 @@ func (c *cq) Resize(depth int) error {
 func (c *cq) Close() error {
 	d := c.d
 	d.mu.Lock()
-	if c.closed {
+	if c.state.Load() == cqClosed {
 		d.mu.Unlock()
 		return nil
 	}
@@ -296,8 +304,7 @@ func (c *cq) Close() error {
 		d.mu.Unlock()
 		return fmt.Errorf("close completion queue: %d ends of queue pairs use it: %w", c.users, ucs.ErrBusy)
 	}
-	c.closed = true
-	c.unusable.Store(true)
+	c.state.Store(cqClosed)
 	d.mu.Unlock()
 
 	d.discardEvents(c)

@@ -37,7 +37,7 @@ func (q *qp) datagramsSent() {
 		} else {
 			q.completeSend(w, st)
 			r.tx = r.head
-			q.state.Store(uint32(verbs.StateSQE))
+			q.setState(qpSQE)
 			q.flushSends()
 		}
 	}
@@ -55,14 +55,14 @@ func (q *qp) makeDatagram(w *wqe, p *packet) verbs.WCStatus {
 	case !q.gather(w, 0, int(w.n), p):
 		return verbs.WCLocProtErr
 	}
-	p.op = wire.UDSendOnly
+	p.Opcode = wire.UDSendOnly
 	if w.op == verbs.OpSendImm {
-		p.op = wire.UDSendOnlyImm
+		p.Opcode = wire.UDSendOnlyImm
 	}
-	p.dest, p.psn, p.pkey, p.srcQP, p.imm = verbs.QPN(w.swapOrQPN), w.psn, q.pkey, q.num, w.imm
-	p.solicited, p.ackReq = w.flags&verbs.SendSolicited != 0, false
-	if p.qkey = uint32(w.compareOrQKey); p.qkey&privilegedQKey != 0 {
-		p.qkey = q.qkey
+	p.DestQP, p.PSN, p.PKey, p.SrcQP, p.ImmDt = verbs.QPN(w.swapOrQPN), w.psn, q.pkey, q.num, w.imm
+	p.Solicited, p.AckReq = w.flags&verbs.SendSolicited != 0, false
+	if p.QKey = uint32(w.compareOrQKey); p.QKey&privilegedQKey != 0 {
+		p.QKey = q.qkey
 	}
 	return verbs.WCSuccess
 }
@@ -83,7 +83,7 @@ func (q *qp) completeDatagrams(end uint32) {
 // receiveDatagram handles a received datagram.
 func (q *qp) receiveDatagram(p *packet, info *wire.Info) {
 	r := &q.rsp
-	if p.qkey != q.qkey {
+	if p.QKey != q.qkey {
 		q.count(cntDroppedQKey, 1)
 		return
 	}
@@ -113,12 +113,12 @@ func (q *qp) receiveDatagram(p *packet, info *wire.Info) {
 	}
 	c := verbs.WC{
 		ID: r.recv.id, Op: verbs.WCRecv, Flags: verbs.WCGRH, Len: uint32(p.n + grhLen),
-		QPN: q.num, SrcQP: p.srcQP, SLID: p.slid,
+		QPN: q.num, SrcQP: p.SrcQP, SLID: p.slid,
 	}
 	if info.Headers&wire.HasImm != 0 {
 		c.Flags |= verbs.WCWithImm
-		c.Imm = p.imm
+		c.Imm = p.ImmDt
 	}
-	q.postCQE(q.recvCQ, &c, p.solicited)
+	q.postCQE(q.recvCQ, &c, p.Solicited)
 	q.count(cntCQEs, 1)
 }

@@ -235,16 +235,16 @@ func (q *qp) postCQE(c *cq, w *verbs.WC, solicited bool) {
 		return
 	}
 	if !c.push(w, solicited) {
-		q.cqUnusable = true
+		q.failedCQ = c
 	}
 }
 
 // handlePacket handles a packet received for q. The caller owns q.
 func (q *qp) handlePacket(p *packet, now ucs.Time) {
-	q.count(cntRxPackets, 1)
+	q.count(cntRxPackets, uint64(1+p.batchMore))
 	q.count(cntRxBytes, uint64(p.n))
-	info := p.op.Info()
-	if !wire.PKeysMatch(p.pkey, q.pkey) {
+	info := p.Opcode.Info()
+	if !wire.PKeysMatch(p.PKey, q.pkey) {
 		q.count(cntDroppedPKey, 1)
 		return
 	}
@@ -271,9 +271,9 @@ func (q *qp) handlePacket(p *packet, now ucs.Time) {
 		if q.typ == verbs.RC {
 			q.handleRequest(p, info, now)
 			if len(q.rsp.reorder.packets) != 0 {
-				q.drainRequests(p.ackReq, now)
+				q.drainRequests(p.AckReq, now)
 			}
-			if q.rsp.ackNow && q.rsp.longAckReq { // the ACK of a whole segment batch lets its sender continue
+			if q.rsp.ackState == ackDue && q.rsp.longAckReq { // the ACK of a whole segment batch lets its sender continue
 				q.transmit()
 			}
 			return
@@ -285,7 +285,7 @@ func (q *qp) handlePacket(p *packet, now ucs.Time) {
 
 // transmit sends pending packets of q as far as the link takes them. The caller owns q.
 func (q *qp) transmit() {
-	if q.cqUnusable {
+	if q.failedCQ != nil {
 		q.failUnusableCQ()
 	}
 	s := q.loadState()
@@ -310,7 +310,7 @@ func (q *qp) transmit() {
 		return
 	}
 	r := &q.rsp
-	if r.fatal && !r.ackPending && r.pendingResponses == 0 {
+	if r.flags&rspRefused != 0 && r.ackState == ackNone && r.pendingResponses == 0 {
 		q.enterErr()
 		return
 	}
@@ -326,8 +326,8 @@ const maxTimerDelay = ucs.Time(100_000)
 // checkDrained raises EventSQDrained once the send queue of a draining queue pair is drained.
 func (q *qp) checkDrained() {
 	r := &q.req
-	if q.notifyDrained && q.loadState() == verbs.StateSQD && r.una == r.psn && r.sent == 0 && (r.tx == q.sq.end() || !q.sq.at(r.tx).started) {
-		q.notifyDrained = false
+	if qpState(q.state.Load()) == qpDraining && r.una == r.psn && r.sent == 0 && (r.tx == q.sq.end() || !q.sq.at(r.tx).started) {
+		q.setState(qpSQD)
 		q.d.raise(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: q})
 	}
 }

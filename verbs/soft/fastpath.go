@@ -6,24 +6,18 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// The in-process fast path is for a SEND whose data is inline and fits a cell. The
-// queue pair must have nothing else to do.
+// The fast paths are for messages of one packet whose data is inline in the work
+// request. The queue pair must have nothing else to do.
 //
-// The message moves from PostSend into the peer's inbox, and from there into the
-// receive buffer and the completion, in one function at each end: sendFast and
-// handleFastCell. Both have the effect of requester and responder and leave the same
-// state. Each first checks all conditions and returns false, without side effects, if
-// anything is unusual; the engine then takes the general path. TestShortWay runs one
-// script over both paths.
-
-// inprocFastMax returns the longest message of the in-process fast path, or -1 if the queue
-// pair has none.
-func (q *qp) inprocFastMax() int {
-	if q.d.kind != overInproc || q.typ != verbs.RC {
-		return -1
-	}
-	return min(smallLen, q.caps.MaxInline)
-}
+//	             post and send            receive
+//	in-process   sendFast: a cell         handleFastCell  ┐
+//	UDP          postFast and addFast:    handleFastBatch ┴ receiveFast
+//	             a segment batch
+//
+// A function of a fast path has the effect of requester or responder and leaves the
+// same state. It first checks all conditions. If anything is unusual it returns false,
+// without side effects, and the caller takes the general path. TestFastReceive compares
+// receiveFast with handleRequest, and TestShortWay the whole paths.
 
 // sendFast posts and sends r. It returns false, without side effects, if r cannot take
 // the fast path. The caller owns the queue pair and holds the posters' lock; sendFast
@@ -74,14 +68,64 @@ func (q *qp) sendFast(r *verbs.SendWR) bool {
 	return true
 }
 
+// postFast posts and sends r over UDP. It returns false, without side effects, if r
+// cannot take the fast path or is batched with later posts. The caller owns the queue
+// pair and holds the posters' lock; if the result is true, postFast has released the
+// lock.
+//
+//hot:bench BenchmarkPingPong
+func (q *qp) postFast(r *verbs.SendWR) bool {
+	passes := q.d.passes.Load()
+	if int(r.InlineLen) > q.fastUDPMax || q.lastPasses == passes || !q.fitsFast(r) || r.Flags&verbs.SendFence != 0 || q.d.faults != nil ||
+		q.req.outstanding() > batchAbove || !q.canSendNow() {
+		return false
+	}
+	q.lastPasses = passes
+	s := &q.sq
+	t := s.tail.pos()
+	q.fillFast(s.at(uint32(t)), r)
+	s.counts.post(1, !s.single)
+	s.tail.publish(t + 1)
+	q.unlockPosts()    // other goroutines may post while this one sends
+	q.markMemoryUser() // for their work requests, which sendUDP may send too
+	if q.sendUDP() {
+		q.d.markDirty(q)
+	}
+	if !q.isTimed {
+		q.d.setTimer(q, ucs.Time(q.d.now.Load())+maxTimerDelay)
+	}
+	return true
+}
+
 // canSendNow reports whether the next posted message can be sent at once and nothing is to
 // be sent before it.
 func (q *qp) canSendNow() bool {
 	s, m, r := &q.sq, &q.req, &q.rsp
 	t := s.end()
 	return m.tx == t && t-m.head < uint32(len(s.ring)) && m.psn.Diff(m.una) < shortPackets*m.window.cur &&
-		!m.failed && m.rnrWait == 0 && !m.probe.pending && r.pendingResponses == 0 && r.nak == 0 && !r.fatal &&
-		!q.cqUnusable && q.loadState() == verbs.StateRTS
+		!m.failed && m.rnrWait == 0 && !m.probe.pending && r.pendingResponses == 0 && r.nak == 0 && r.flags&rspRefused == 0 &&
+		q.failedCQ == nil && q.loadState() == verbs.StateRTS
+}
+
+// isFast reports whether w is a message of the UDP fast path.
+func (w *wqe) isFast() bool {
+	return fastOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline
+}
+
+// nextIsFast reports whether the next work request to be sent can take the UDP fast path.
+func (q *qp) nextIsFast() bool {
+	r, s := &q.req, &q.rsp
+	return q.fastUDPMax >= 0 && r.tx != q.sq.end() && q.sq.at(r.tx).isFast() && r.sent == 0 && !r.failed && r.rnrWait == 0 &&
+		!r.probe.pending && r.psn.Diff(r.una) < shortPackets*r.window.cur && s.pendingResponses == 0 && q.loadState() == verbs.StateRTS
+}
+
+// maxFastPacket is the length of the longest packet of the UDP fast path.
+const maxFastPacket = wire.BTHLen + wire.RETHLen + verbs.InlineLen + wire.ICRCLen
+
+// mayReceiveFast reports whether the expected request may take the fast path. A request
+// that took it leaves this unchanged.
+func (q *qp) mayReceiveFast() bool {
+	return q.rsp.flags == 0 && q.rsp.gap == noGap && q.loadState() == verbs.StateRTS
 }
 
 // handleFastCell processes a cell that sendFast of the peer filled. It returns false,
@@ -89,73 +133,120 @@ func (q *qp) canSendNow() bool {
 //
 //hot:bench BenchmarkPingPong
 func (q *qp) handleFastCell(c *cell, now ucs.Time) bool {
+	n := int(c.n)
+	if c.op != wire.SendOnly || n > q.fastMax || c.nsg != 0 || c.psn != q.rsp.psn || c.pkey != q.pkey || !q.mayReceiveFast() {
+		return false
+	}
+	return q.receiveFast(c.op, c.small[:n], c.flags, verbs.PSN(c.msn), now)
+}
+
+// handleFastBatch processes the fast-path messages among the packets i up to all of g, as
+// long as they are the expected ones. It returns how many it processed. The caller owns
+// the queue pair and holds the receive token.
+//
+//hot:bench BenchmarkSmallStream
+func (q *qp) handleFastBatch(g *datagram, i, all int, now ucs.Time) (n int) {
+	if q.fastUDPMax < 0 || !q.mayReceiveFast() || !q.route.udp.matches(g) {
+		return 0
+	}
+	for ; i < all; i++ {
+		b := g.packet(i)
+		if len(b) < minPacket || len(b) > maxFastPacket {
+			break
+		}
+		h := wire.BTH(b)
+		if h.Opcode() != wire.SendOnly && h.Opcode() != wire.WriteOnly || h.DestQP() != q.num || h.PKey() != q.pkey || h.PSN() != q.rsp.psn ||
+			h.Version() != 0 || len(b)&3 != 0 {
+			break
+		}
+		end := len(b) - wire.ICRCLen - h.PadCnt()
+		if end < wire.BTHLen || !q.rxICRC.Valid(g.prefix, b, uint16(i)) {
+			break
+		}
+		flags := uint8(0)
+		if h.Solicited() {
+			flags = cellSE
+		}
+		if h.AckReq() {
+			flags |= cellAckReq
+		}
+		if !q.receiveFast(h.Opcode(), b[wire.BTHLen:end], flags, 0, now) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// receiveFast executes the expected request, a SEND Only or WRITE Only, as
+// handlePacket and handleRequest do. b is what follows its BTH, without padding and
+// ICRC. flags are those of a cell: cellSE, cellAckReq, and cellAck if an
+// acknowledgement of ack precedes the request. It returns false, without side effects,
+// if anything is unusual. The caller owns the queue pair. It has checked the
+// destination, the P_Key, the PSN and mayReceiveFast.
+//
+//hot:bench BenchmarkPingPong
+func (q *qp) receiveFast(op wire.Opcode, b []byte, flags uint8, ack verbs.PSN, now ucs.Time) bool {
 	r := &q.rsp
-	n := uint32(c.n)
-	if c.op != wire.SendOnly || int(n) > q.fastMax || c.nsg != 0 || c.psn != r.psn || c.pkey != q.pkey ||
-		!q.established || r.fatal || r.gap != noGap || r.hasRecv || !r.lastPlace.Ends() || q.loadState() != verbs.StateRTS {
+	if op == wire.WriteOnly {
+		if len(b) <= wire.RETHLen || q.access&verbs.RemoteWrite == 0 {
+			return false
+		}
+		h := wire.RETH(b)
+		b = b[wire.RETHLen:]
+		if int(h.DMALen()) != len(b) {
+			return false
+		}
+		to, ok := q.d.remote(q.pd, h.RKey(), h.VA(), len(b), verbs.RemoteWrite)
+		if !ok {
+			return false
+		}
+		placeLastWord(to, b)
+		q.count(cntRxPackets, 1)
+		q.count(cntRxBytes, uint64(len(b)))
+		r.kind = wire.KindWrite
+		r.msn++
+		q.updateAckState(flags&cellAckReq != 0, wire.PlaceOnly, now)
+		return true
+	}
+
+	// The next receive must have one SGE that holds the message.
+	rq := &q.rq
+	if q.srq != nil {
+		rq = &q.srq.recvRing
+	}
+	e := rq.peek()
+	if e == nil {
 		return false
 	}
-	id, to, ok := q.peekFast(n)
-	if !ok {
+	id, ok := e.id, false
+	var to []byte
+	if e.nsg == 1 && len(b) <= int(e.sg[0].Len) {
+		to, ok = q.d.local(q.recvPD, verbs.SGE{Addr: e.sg[0].Addr, Len: uint32(len(b)), LKey: e.sg[0].LKey}, verbs.LocalWrite)
+	}
+	if !ok || flags&cellAck != 0 && !q.handlePiggybackedAck(ack) {
+		rq.unpeek()
 		return false
 	}
-	if c.flags&cellAck != 0 && !q.handlePiggybackedAck(verbs.PSN(c.msn)) {
-		q.recvQueue().unpeek()
-		return false
+	if q.srq != nil {
+		q.srq.skip()
+	} else {
+		q.rq.skip()
 	}
-	q.skipFast()
+	placeLastWord(to, b)
 	q.count(cntRxPackets, 1)
-	q.count(cntRxBytes, uint64(n))
-	if n != 0 {
-		placeLastWord(to, c.small[:n])
-	}
-	r.kind, r.lastPlace = wire.KindSend, wire.PlaceOnly
-	r.received = n
+	q.count(cntRxBytes, uint64(len(b)))
+	r.kind = wire.KindSend
+	r.received = uint32(len(b))
 	r.msn++
-	q.updateAckState(c.flags&cellAckReq != 0, wire.PlaceOnly, now)
-	q.postCQE(q.recvCQ, &verbs.WC{ID: id, Op: verbs.WCRecv, Len: n, QPN: q.num}, c.flags&cellSE != 0)
+	q.updateAckState(flags&cellAckReq != 0, wire.PlaceOnly, now)
+	q.postCQE(q.recvCQ, &verbs.WC{ID: id, Op: verbs.WCRecv, Len: uint32(len(b)), QPN: q.num}, flags&cellSE != 0)
 	q.count(cntCQEs, 1)
 	return true
 }
 
-// recvQueue returns the queue that receives are taken from.
-func (q *qp) recvQueue() *recvRing {
-	if q.srq != nil {
-		return &q.srq.recvRing
-	}
-	return &q.rq
-}
-
-// peekFast returns the next receive and the memory for n bytes of it, if it has one
-// SGE. It returns false for any other receive, or if there is none. After true the
-// caller calls skipFast, or stay on the queue.
-func (q *qp) peekFast(n uint32) (id uint64, to []byte, ok bool) {
-	r := q.recvQueue()
-	e := r.peek()
-	if e == nil {
-		return 0, nil, false
-	}
-	id = e.id
-	if e.nsg == 1 && n <= e.sg[0].Len {
-		to, ok = q.d.local(q.recvPD, verbs.SGE{Addr: e.sg[0].Addr, Len: n, LKey: e.sg[0].LKey}, verbs.LocalWrite)
-	}
-	if !ok {
-		r.unpeek()
-	}
-	return id, to, ok
-}
-
-// skipFast removes the receive that peekFast returned.
-func (q *qp) skipFast() {
-	if q.srq != nil {
-		q.srq.skip()
-		return
-	}
-	q.rq.skip()
-}
-
-// handlePiggybackedAck processes an ACK piggybacked in a cell. It returns false, without side effects,
-// if anything is unusual.
+// handlePiggybackedAck processes an ACK piggybacked in a cell. It returns false, without
+// side effects, if anything is unusual.
 func (q *qp) handlePiggybackedAck(psn verbs.PSN) bool {
 	m := &q.req
 	if psn.Before(m.una) || !psn.Before(m.psn) || m.rdAtomic != 0 || m.failed {

@@ -32,8 +32,9 @@ var prefix = wire.NewPrefix(netip.MustParseAddrPort("[fd00::1]:1"), netip.MustPa
 
 // sendOnly makes a packet with n bytes of payload.
 func sendOnly(psn verbs.PSN, n int) []byte {
-	b := make([]byte, wire.SendOnly.Info().PacketLen(n))
-	wire.BTH(b).Put(&wire.BTHFields{Opcode: wire.SendOnly, Pad: uint8(wire.Pad(n)), PKey: 0xffff, Dest: 7, AckReq: true, PSN: psn})
+	h := wire.Header{Opcode: wire.SendOnly, PadCnt: uint8(wire.Pad(n)), PKey: 0xffff, DestQP: 7, AckReq: true, PSN: psn}
+	b := h.Append(nil)
+	b = append(b, make([]byte, wire.SendOnly.Info().PacketLen(n)-len(b))...)
 	prefix.Seal(b, 0)
 	return b
 }
@@ -164,7 +165,7 @@ func TestFaultLineSeed(t *testing.T) {
 func TestFaultLineHook(t *testing.T) {
 	var infos []PacketInfo
 	f := Faults{Hook: func(p *PacketInfo) Verdict {
-		assert.Equal(t, p.PSN, p.Packet.BTH().PSN())
+		assert.Equal(t, p.PSN, p.Packet.PSN)
 		info := *p
 		info.Packet = wire.Packet{} // valid during the call
 		infos = append(infos, info)
@@ -209,10 +210,8 @@ func TestFaultLineSyndrome(t *testing.T) {
 		got = append(got, p.Syndrome)
 		return Verdict{}
 	}}, false, 0)
-	b := make([]byte, wire.Acknowledge.Info().PacketLen(0))
-	wire.BTH(b).Put(&wire.BTHFields{Opcode: wire.Acknowledge, PKey: 0xffff, Dest: 7, PSN: 1})
-	wire.AETH(b[wire.BTHLen:]).Put(wire.NakSequence, 5)
-	l.put(0, b, 0)
+	h := wire.Header{Opcode: wire.Acknowledge, PKey: 0xffff, DestQP: 7, PSN: 1, Syndrome: wire.NakSequence, MSN: 5}
+	l.put(0, append(h.Append(nil), 0, 0, 0, 0), 0)
 	l.put(0, []byte("none"), 0)
 	assert.Equal(t, []wire.Syndrome{wire.NakSequence}, got)
 	for range 2 {

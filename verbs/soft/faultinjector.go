@@ -128,13 +128,12 @@ func newPacketInfo(b []byte, in bool) (info PacketInfo, ok bool) {
 	if fault != wire.FaultNone {
 		return info, false
 	}
-	h := p.BTH()
 	info = PacketInfo{
-		Op: h.Opcode(), Dest: h.Dest(), PSN: h.PSN(), Len: len(p.Payload()),
-		AckReq: h.AckReq(), Received: in, Packet: p,
+		Op: p.Opcode, Dest: p.DestQP, PSN: p.PSN, Len: len(p.Payload),
+		AckReq: p.AckReq, Received: in, Packet: p,
 	}
-	if p.Info().Headers&wire.HasAETH != 0 {
-		info.Syndrome = p.AETH().Syndrome()
+	if p.Opcode.Info().Headers&wire.HasAETH != 0 {
+		info.Syndrome = p.Syndrome
 	}
 	return info, true
 }

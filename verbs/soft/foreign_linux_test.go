@@ -100,12 +100,12 @@ func TestBackToForeign(t *testing.T) {
 			x.post(3, wr)
 			q.markMemoryUser()
 			r := &q.rsp
-			r.ackPending, r.ackNow, r.ack = true, true, r.psn.Add(-1)
+			r.ackState, r.ack = ackDue, r.psn.Add(-1)
 			start := q.saveSendState()
 			packets := func() []wire.Opcode {
 				ops := []wire.Opcode{}
 				for q.nextPacket(&q.txPacket) {
-					ops = append(ops, q.txPacket.op)
+					ops = append(ops, q.txPacket.Opcode)
 				}
 				return ops
 			}

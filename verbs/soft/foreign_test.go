@@ -79,7 +79,7 @@ func TestForeignLostReadAnswer(t *testing.T) {
 				npk := (tc.size + tc.mtu.Bytes() - 1) / tc.mtu.Bytes()
 				gone := localPSN.Add(lost*npk + npk/2)
 				w.peer.lose = func(p *packet) bool {
-					if p.psn != gone || p.op.Info().Kind != wire.KindReadResponse {
+					if p.PSN != gone || p.Opcode.Info().Kind != wire.KindReadResponse {
 						return false
 					}
 					gone = 1 << 24 // none

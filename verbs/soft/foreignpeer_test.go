@@ -163,9 +163,9 @@ func (w *foreignWorld) post(wr verbs.SendWR) {
 
 // send sends p to the device.
 func (f *foreignPeer) send(p *packet) {
-	p.dest, p.pkey = f.dest, defaultPKey
-	b := make([]byte, maxHeaders+p.n+8)
-	b = b[:encode(p, b)+wire.ICRCLen]
+	p.DestQP, p.PKey = f.dest, defaultPKey
+	b := make([]byte, wire.MaxHeaderLen+p.n+8)
+	b = b[:p.encode(b)+wire.ICRCLen]
 	from := netip.AddrPortFrom(f.at.Addr(), f.port())
 	pre := wire.NewPrefix(from, f.to)
 	pre.Seal(b, f.id())
@@ -180,9 +180,9 @@ func (f *foreignPeer) arrived(from netip.AddrPort, b []byte, _ ucs.Time) {
 	id, ok := pre.Check(b, 0)
 	require.True(f.t, ok && id == 0, "ICRC")
 	var p packet
-	require.Equal(f.t, wire.FaultNone, decode(b[:len(b)-wire.ICRCLen], &p))
-	require.Equal(f.t, foreignQPN, p.dest)
-	info := p.op.Info()
+	require.Equal(f.t, wire.FaultNone, p.decode(b[:len(b)-wire.ICRCLen]))
+	require.Equal(f.t, foreignQPN, p.DestQP)
+	info := p.Opcode.Info()
 	switch info.Kind {
 	case wire.KindAck, wire.KindReadResponse:
 		f.answered(&p, info)
@@ -194,11 +194,11 @@ func (f *foreignPeer) arrived(from netip.AddrPort, b []byte, _ ucs.Time) {
 // requested is the responder.
 func (f *foreignPeer) requested(p *packet, info *wire.Info) {
 	f.requests[info.Kind]++
-	behind := p.psn.Diff(f.expect)
+	behind := p.PSN.Diff(f.expect)
 	if behind > 0 {
 		if !f.nakked {
 			f.nakked = true
-			f.send(&packet{op: wire.Acknowledge, psn: f.expect, syndrome: wire.NakSequence, msn: f.msn})
+			f.send(&packet{Header: wire.Header{Opcode: wire.Acknowledge, PSN: f.expect, Syndrome: wire.NakSequence, MSN: f.msn}})
 		}
 		return
 	}
@@ -208,26 +208,26 @@ func (f *foreignPeer) requested(p *packet, info *wire.Info) {
 	npk := 1
 	switch info.Kind {
 	case wire.KindReadRequest:
-		require.Equal(f.t, uint32(foreignRKey), p.rkey)
-		npk = max(1, (int(p.dlen)+f.mtu-1)/f.mtu)
+		require.Equal(f.t, uint32(foreignRKey), p.RKey)
+		npk = max(1, (int(p.DMALen)+f.mtu-1)/f.mtu)
 		f.answerRead(p, npk)
 	case wire.KindAtomic:
 		if behind == 0 {
-			word := f.mem[p.addr:][:8]
-			f.olds[p.psn] = binary.NativeEndian.Uint64(word)
-			binary.NativeEndian.PutUint64(word, f.olds[p.psn]+p.swapAdd) // fetch and add alone is tested
+			word := f.mem[p.VA:][:8]
+			f.olds[p.PSN] = binary.NativeEndian.Uint64(word)
+			binary.NativeEndian.PutUint64(word, f.olds[p.PSN]+p.SwapDt) // fetch and add alone is tested
 		}
-		old, ok := f.olds[p.psn]
+		old, ok := f.olds[p.PSN]
 		require.True(f.t, ok, "a duplicate of an atomic that was never executed")
-		f.send(&packet{op: wire.AtomicAcknowledge, psn: p.psn, syndrome: wire.AckNoCredits, msn: f.msn, atomicOld: old})
+		f.send(&packet{Header: wire.Header{Opcode: wire.AtomicAcknowledge, PSN: p.PSN, Syndrome: wire.AckNoCredits, MSN: f.msn, OrigRemDt: old}})
 	case wire.KindWrite:
 		if behind == 0 && info.Place == wire.PlaceOnly {
-			copy(f.mem[p.addr:], p.sg[0][:p.n])
+			copy(f.mem[p.VA:], p.sg[0][:p.n])
 		}
 		fallthrough
 	default:
-		if p.ackReq || behind < 0 {
-			f.send(&packet{op: wire.Acknowledge, psn: p.psn, syndrome: wire.AckNoCredits, msn: f.msn})
+		if p.AckReq || behind < 0 {
+			f.send(&packet{Header: wire.Header{Opcode: wire.Acknowledge, PSN: p.PSN, Syndrome: wire.AckNoCredits, MSN: f.msn}})
 		}
 	}
 	if behind == 0 {
@@ -248,8 +248,8 @@ func (f *foreignPeer) answerRead(p *packet, npk int) {
 		case i == npk-1:
 			op = wire.ReadResponseLast
 		}
-		data := f.mem[p.addr:][i*f.mtu : min(int(p.dlen), (i+1)*f.mtu)]
-		f.send(&packet{op: op, psn: p.psn.Add(i), syndrome: wire.AckNoCredits, msn: f.msn, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}})
+		data := f.mem[p.VA:][i*f.mtu : min(int(p.DMALen), (i+1)*f.mtu)]
+		f.send(&packet{Header: wire.Header{Opcode: op, PSN: p.PSN.Add(i), Syndrome: wire.AckNoCredits, MSN: f.msn}, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}})
 	}
 }
 
@@ -257,10 +257,10 @@ func (f *foreignPeer) answerRead(p *packet, npk int) {
 func (f *foreignPeer) post(o foreignOp) *foreignOp {
 	op := &o
 	op.npk = 1
-	if o.p.op == wire.ReadRequest {
-		op.npk = max(1, (int(o.p.dlen)+f.mtu-1)/f.mtu)
+	if o.p.Opcode == wire.ReadRequest {
+		op.npk = max(1, (int(o.p.DMALen)+f.mtu-1)/f.mtu)
 	}
-	op.p.psn, f.next = f.next, f.next.Add(op.npk)
+	op.p.PSN, f.next = f.next, f.next.Add(op.npk)
 	f.ops = append(f.ops, op)
 	if len(f.ops) == 1 {
 		f.since = f.net.Now()
@@ -297,38 +297,38 @@ func (f *foreignPeer) goBack(now ucs.Time) {
 
 // answered is the completer.
 func (f *foreignPeer) answered(p *packet, info *wire.Info) {
-	f.got = append(f.got, foreignGot{p.op, p.psn})
-	if p.op == wire.Acknowledge && p.syndrome == wire.NakSequence {
-		f.endBefore(p.psn)
+	f.got = append(f.got, foreignGot{p.Opcode, p.PSN})
+	if p.Opcode == wire.Acknowledge && p.Syndrome == wire.NakSequence {
+		f.endBefore(p.PSN)
 		f.goBack(f.net.Now())
 		return
 	}
-	require.True(f.t, p.op != wire.Acknowledge || p.syndrome.IsAck(), "NAK %#x", p.syndrome)
-	if p.op == wire.Acknowledge {
+	require.True(f.t, p.Opcode != wire.Acknowledge || p.Syndrome.IsAck(), "NAK %#x", p.Syndrome)
+	if p.Opcode == wire.Acknowledge {
 		for _, o := range f.ops {
-			if o.p.op != wire.WriteOnly && p.psn.Diff(o.p.psn) >= 0 && p.psn.Diff(o.p.psn) < o.npk {
+			if o.p.Opcode != wire.WriteOnly && p.PSN.Diff(o.p.PSN) >= 0 && p.PSN.Diff(o.p.PSN) < o.npk {
 				f.badACKs++
 			}
 		}
-		if !f.endBefore(p.psn) {
+		if !f.endBefore(p.PSN) {
 			return
 		}
-		f.end(p.psn)
+		f.end(p.PSN)
 		return
 	}
-	if !f.endBefore(p.psn) || p.psn != f.una {
+	if !f.endBefore(p.PSN) || p.PSN != f.una {
 		return
 	}
 	o := f.oldest()
 	if info.Kind == wire.KindReadResponse {
-		require.Equal(f.t, wire.ReadRequest, o.p.op)
+		require.Equal(f.t, wire.ReadRequest, o.p.Opcode)
 		f.una, f.since = f.una.Add(1), f.net.Now()
 		o.ended = info.Place.Ends()
 		return
 	}
-	require.Equal(f.t, wire.FetchAdd, o.p.op)
-	o.value, o.valid = p.atomicOld, true
-	f.end(p.psn)
+	require.Equal(f.t, wire.FetchAdd, o.p.Opcode)
+	o.value, o.valid = p.OrigRemDt, true
+	f.end(p.PSN)
 }
 
 // oldest is the oldest request without an answer; nil: there is none.
@@ -344,7 +344,7 @@ func (f *foreignPeer) oldest() *foreignOp {
 // end ends the oldest request with the packet psn, also an atomic whose value did not
 // come.
 func (f *foreignPeer) end(psn verbs.PSN) {
-	if o := f.oldest(); o != nil && o.p.psn == psn && o.npk == 1 {
+	if o := f.oldest(); o != nil && o.p.PSN == psn && o.npk == 1 {
 		o.ended = true
 		f.una, f.since = psn.Add(1), f.net.Now()
 	}
@@ -354,26 +354,24 @@ func (f *foreignPeer) end(psn verbs.PSN) {
 // it is missing, it sends again and returns false.
 func (f *foreignPeer) endBefore(psn verbs.PSN) bool {
 	for o := f.oldest(); o != nil && f.una.Before(psn); o = f.oldest() {
-		if o.p.op != wire.WriteOnly {
+		if o.p.Opcode != wire.WriteOnly {
 			f.goBack(f.net.Now())
 			return false
 		}
-		f.end(o.p.psn)
+		f.end(o.p.PSN)
 	}
 	return true
 }
 
 // write, read and fetchAdd are requests to the memory of side.
 func (f *foreignPeer) write(s *simSide, data []byte, asks bool) *foreignOp {
-	return f.post(foreignOp{p: packet{
-		op: wire.WriteOnly, ackReq: asks, addr: s.mr.Addr(), rkey: s.mr.RKey(), dlen: uint32(len(data)), n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data},
-	}})
+	return f.post(foreignOp{p: packet{Header: wire.Header{Opcode: wire.WriteOnly, AckReq: asks, VA: s.mr.Addr(), RKey: s.mr.RKey(), DMALen: uint32(len(data))}, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}}})
 }
 
 func (f *foreignPeer) read(s *simSide, n int) *foreignOp {
-	return f.post(foreignOp{p: packet{op: wire.ReadRequest, ackReq: true, addr: s.mr.Addr(), rkey: s.mr.RKey(), dlen: uint32(n)}})
+	return f.post(foreignOp{p: packet{Header: wire.Header{Opcode: wire.ReadRequest, AckReq: true, VA: s.mr.Addr(), RKey: s.mr.RKey(), DMALen: uint32(n)}}})
 }
 
 func (f *foreignPeer) fetchAdd(s *simSide, add uint64) *foreignOp {
-	return f.post(foreignOp{p: packet{op: wire.FetchAdd, ackReq: true, addr: s.mr.Addr() + 64, rkey: s.mr.RKey(), swapAdd: add}})
+	return f.post(foreignOp{p: packet{Header: wire.Header{Opcode: wire.FetchAdd, AckReq: true, VA: s.mr.Addr() + 64, RKey: s.mr.RKey(), SwapDt: add}}})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
 )
 
 // TestSilentPeerOfMany: a device that does nothing any more fails all queue pairs
@@ -57,7 +58,7 @@ func TestFullInboxIsNoTimeout(t *testing.T) {
 	in := b.c.(*device).inbox
 	fill := func() { // with packets of others, for nobody
 		for c, seq := in.claim(); c != nil; c, seq = in.claim() {
-			c.fill(&packet{dest: 1, pkey: defaultPKey}, 0)
+			c.fill(&packet{Header: wire.Header{DestQP: 1, PKey: defaultPKey}}, 0)
 			storeRelease32(&c.seq, seq)
 		}
 	}

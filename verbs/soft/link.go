@@ -131,7 +131,7 @@ func (q *qp) nextWithRoute(p *packet) *route {
 		q.completeDatagrams(q.req.tx)
 		return q.nextDatagram(p)
 	}
-	if q.nextResponseOrAck(p) || q.nextRequest(p) {
+	if q.nextResponse(p) || q.nextAck(p) || q.nextRequest(p) {
 		return &q.route
 	}
 	return nil

@@ -100,9 +100,9 @@ func (l *fabricLink) sendEncoded(ps []delayedPacket[route]) {
 
 // encodeSealed encodes p, with an ICRC over prefix, in the scratch memory buf.
 func encodeSealed(buf *[]byte, p *packet, prefix *wire.Prefix) []byte {
-	*buf = slices.Grow((*buf)[:0], maxHeaders+p.n+wire.Pad(p.n)+wire.ICRCLen)
+	*buf = slices.Grow((*buf)[:0], wire.MaxHeaderLen+p.n+wire.Pad(p.n)+wire.ICRCLen)
 	b := (*buf)[:cap(*buf)]
-	b = b[:encode(p, b)+wire.ICRCLen]
+	b = b[:p.encode(b)+wire.ICRCLen]
 	prefix.Seal(b, 0)
 	return b
 }
@@ -135,7 +135,7 @@ func (l *fabricLink) handlePacket(from netip.AddrPort, b []byte, now ucs.Time) {
 		d.counts.add(cntDroppedOpcode, 1)
 		return
 	}
-	q := d.qps.find(p.dest)
+	q := d.qps.find(p.DestQP)
 	if q == nil {
 		d.counts.add(cntDroppedQPN, 1)
 		return
@@ -165,7 +165,7 @@ func (l *fabricLink) parse(from netip.AddrPort, b []byte, p *packet) (f wire.Fau
 	if !intact {
 		return wire.FaultNone, 0, false
 	}
-	return decode(b[:len(b)-wire.ICRCLen], p), id, true
+	return p.decode(b[:len(b)-wire.ICRCLen]), id, true
 }
 
 // polledFabric is the Fabric of a Switch's devices with faults. Each device has a packet

@@ -56,7 +56,7 @@ func linked(net *sim.Net, faults, peerFaults *Faults) (from, to *linkEnd, got *[
 			return
 		}
 		if f == wire.FaultNone {
-			*got = append(*got, come{p.psn, string(p.sg[0][:p.n]), true})
+			*got = append(*got, come{p.PSN, string(p.sg[0][:p.n]), true})
 		}
 	})
 	return from, to, got
@@ -71,9 +71,9 @@ func TestFabricLink(t *testing.T) {
 	net := sim.New(1)
 	from, to, got := linked(net, nil, nil)
 	r := from.routeTo(to)
-	p := packet{op: wire.SendOnly, pkey: 0xffff, dest: 5, nsg: 2}
+	p := packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: 0xffff, DestQP: 5}, nsg: 2}
 	for i := range 10 {
-		p.psn, p.sg[0], p.sg[1] = verbs.PSN(i), []byte("soft")[:i%5], []byte("rnic")[:i%3]
+		p.PSN, p.sg[0], p.sg[1] = verbs.PSN(i), []byte("soft")[:i%5], []byte("rnic")[:i%3]
 		p.n = len(p.sg[0]) + len(p.sg[1])
 		from.sendOne(&r, &p, net.Now())
 	}
@@ -95,7 +95,7 @@ func TestFabricLinkIntact(t *testing.T) {
 	net := sim.New(1)
 	from, to, got := linked(net, nil, nil)
 	r := from.routeTo(to)
-	p := packet{op: wire.SendOnly, pkey: 0xffff, n: 4, nsg: 1, sg: [verbs.MaxSGE][]byte{[]byte("data")}}
+	p := packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: 0xffff}, n: 4, nsg: 1, sg: [verbs.MaxSGE][]byte{[]byte("data")}}
 
 	net.SetDefault(sim.Link{Corrupt: 1})
 	from.sendOne(&r, &p, net.Now())
@@ -121,9 +121,9 @@ func TestFabricLinkFaults(t *testing.T) {
 	f := &Faults{Delay: 10 * time.Microsecond, Duplicate: 0.2, Loss: 0.2, Corrupt: 0.2}
 	from, to, got := linked(net, f, nil)
 	r := from.routeTo(to)
-	p := packet{op: wire.SendOnly, pkey: 0xffff, dest: 5, nsg: 1}
+	p := packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: 0xffff, DestQP: 5}, nsg: 1}
 	for i := range 1000 {
-		p.psn = verbs.PSN(i)
+		p.PSN = verbs.PSN(i)
 		from.sendOne(&r, &p, net.Now())
 	}
 	assert.Zero(t, net.Counts().Sent)
@@ -154,9 +154,9 @@ func TestFabricLinkHook(t *testing.T) {
 		return map[verbs.PSN]Verdict{1: {Drop: true}, 2: {Delay: time.Second}, 3: {Duplicate: true}}[p.PSN]
 	}})
 	r := from.routeTo(to)
-	p := packet{op: wire.SendOnly, pkey: 0xffff, dest: 5}
+	p := packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: 0xffff, DestQP: 5}}
 	for i := range 5 {
-		p.psn = verbs.PSN(i)
+		p.PSN = verbs.PSN(i)
 		from.sendOne(&r, &p, net.Now())
 	}
 	require.True(t, net.Run(100))

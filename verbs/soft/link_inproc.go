@@ -100,7 +100,7 @@ func (l inprocLink) send(q *qp, _ ucs.Time) bool {
 	full := true
 	for ; !b.full(); n++ {
 		piggyback := q.rsp.canPiggyback() && q.nextRequest(p)
-		if !piggyback && !q.nextResponseOrAck(p) && !q.nextRequest(p) {
+		if !piggyback && !q.nextResponse(p) && !q.nextAck(p) && !q.nextRequest(p) {
 			full = false
 			break
 		}

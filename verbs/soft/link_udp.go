@@ -47,7 +47,7 @@ func (l udpLink) sendEncoded(ps []delayedPacket[route]) {
 	for i := range ps {
 		h := &ps[i]
 		var p packet
-		if decode(h.b[:len(h.b)-wire.ICRCLen], &p) != wire.FaultNone {
+		if p.decode(h.b[:len(h.b)-wire.ICRCLen]) != wire.FaultNone {
 			continue
 		}
 		if t != nil && (*to != h.dest.udp || !t.add(&p)) {
@@ -106,13 +106,13 @@ func (q *qp) unsent() int {
 // batch.
 func (q *qp) delaySend(now ucs.Time) bool {
 	s := &q.rsp
-	if s.pendingResponses != 0 || s.nak != 0 || s.ackNow && q.route.foreign {
+	if s.pendingResponses != 0 || s.nak != 0 || s.ackState == ackDue && q.route.foreign {
 		return false
 	}
 	if n := q.unsent(); n > 0 {
 		return q.delayBatch(n, now)
 	}
-	return s.ackNow && q.delayAck()
+	return s.ackState == ackDue && q.delayAck()
 }
 
 // delayAck reports whether an ACK is delayed, until the socket has been found empty. It
@@ -149,7 +149,7 @@ func (q *qp) delayBatch(n int, now ucs.Time) bool {
 // the program of that peer may wait for the ACK before it processes the request.
 func (q *qp) nextPacket(p *packet) bool {
 	if q.route.foreign {
-		return q.nextResponseOrAck(p) || q.nextRequest(p)
+		return q.nextResponse(p) || q.nextAck(p) || q.nextRequest(p)
 	}
 	return q.nextResponse(p) || q.nextRequest(p) || q.nextAck(p)
 }
@@ -183,7 +183,7 @@ func (q *qp) sendUDP() bool {
 		if t == nil {
 			t = u.beginBatch(&q.route.udp)
 		}
-		if t.count >= most && p.op != wire.Acknowledge || !t.add(p) {
+		if t.count >= most && p.Opcode != wire.Acknowledge || !t.add(p) {
 			if done, st := t.sendMost(); st == ucs.NoResource {
 				q.restoreSendState(&at, done)
 				return true
@@ -245,7 +245,7 @@ func (q *qp) sendDatagrams() bool {
 // hasMore reports whether something may be left to send.
 func (q *qp) hasMore() bool {
 	s := &q.rsp
-	return q.req.tx != q.sq.end() || s.ackNow || s.pendingResponses != 0
+	return q.req.tx != q.sq.end() || s.ackState == ackDue || s.pendingResponses != 0
 }
 
 // batchTarget returns how many packets a batch may have: half of those outstanding and unsent.

@@ -237,10 +237,10 @@ type memoryUsers struct {
 // the receive token: the owner, or the holder of the posters' lock.
 //
 // The load pairs with the store in quiesce, which follows the invalidation of the key.
-// If it reads true, quiesce has yet to wait for the word that the caller holds. If it
-// reads false, the lookup that follows finds the key invalid.
+// If it is not 0, quiesce has yet to wait for the word that the caller holds. If it
+// is 0, the lookup that follows finds the key invalid.
 func (q *qp) markMemoryUser() {
-	if !q.memoryUser.Load() {
+	if q.memoryUser.Load() == 0 {
 		q.d.memoryUsers.add(q)
 	}
 }
@@ -248,9 +248,9 @@ func (q *qp) markMemoryUser() {
 //go:noinline
 func (l *memoryUsers) add(q *qp) {
 	l.lock.lock()
-	if !q.memoryUser.Swap(true) {
-		q.memoryUserIndex = len(l.list)
+	if q.memoryUser.Load() == 0 {
 		l.list = append(l.list, q)
+		q.memoryUser.Store(int32(len(l.list)))
 	}
 	l.lock.unlock()
 }
@@ -265,10 +265,11 @@ func (l *memoryUsers) reserve(n int) {
 // remove deletes a closed queue pair.
 func (l *memoryUsers) remove(q *qp) {
 	l.lock.lock()
-	if q.memoryUser.Swap(false) {
+	if at := q.memoryUser.Load(); at != 0 {
 		last := len(l.list) - 1
-		l.list[q.memoryUserIndex] = l.list[last]
-		l.list[q.memoryUserIndex].memoryUserIndex = q.memoryUserIndex
+		l.list[at-1] = l.list[last]
+		l.list[at-1].memoryUser.Store(at)
+		q.memoryUser.Store(0)
 		l.list[last] = nil
 		l.list = l.list[:last]
 	}
@@ -295,7 +296,7 @@ func (d *device) quiesce() {
 	clear(l.list)
 	l.list = l.list[:0]
 	for _, q := range l.draining {
-		q.memoryUser.Store(false)
+		q.memoryUser.Store(0)
 	}
 	l.lock.unlock()
 	for _, q := range l.draining {

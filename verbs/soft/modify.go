@@ -7,14 +7,13 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
-	"github.com/goucx/goucx/verbs/wire"
 )
 
 // Modify changes state and attributes.
 func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	q.controlMu.Lock()
 	defer q.controlMu.Unlock()
-	if q.closed {
+	if qpState(q.state.Load()) == qpClosed {
 		return fmt.Errorf("modify qp 0x%x: %w", uint32(q.num), ucs.ErrClosed)
 	}
 	from := q.loadState()
@@ -124,8 +123,11 @@ func (q *qp) applyAttr(from, to verbs.QPState, mask verbs.AttrMask) {
 		q.enterErr()
 		return
 	}
-	q.notifyDrained = to == verbs.StateSQD && a.EnSQDAsyncNotify && mask&verbs.AttrEnSQDAsyncNotify != 0
-	q.state.Store(uint32(to))
+	if to == verbs.StateSQD && a.EnSQDAsyncNotify && mask&verbs.AttrEnSQDAsyncNotify != 0 {
+		q.setState(qpDraining)
+		return
+	}
+	q.setState(qpState(to))
 }
 
 // defaultPKey is the default partition with full membership. Ethernet has no other.
@@ -143,16 +145,15 @@ func timeoutOf(code uint8) time.Duration {
 
 // reset drops all queued work requests without completions.
 func (q *qp) reset() {
-	q.state.Store(uint32(verbs.StateReset))
+	q.setState(qpReset)
 	q.req.reorder.reset()
 	q.rsp.reorder.reset()
 	q.req = requester{head: q.sq.end(), tx: q.sq.end()}
 	q.sq.head.Store(q.req.head)
-	q.rsp = responder{lastPlace: wire.PlaceOnly}
+	q.rsp = newResponder()
 	if q.srq == nil {
 		q.rq.reset()
 	}
-	q.established, q.notifyDrained = false, false
 	q.attr = verbs.QPAttr{}
 	q.route = route{}
 	q.sendCQ.purge(q.num)
@@ -182,14 +183,14 @@ func (q *qp) Close() error {
 func (q *qp) destroy() bool {
 	q.controlMu.Lock()
 	defer q.controlMu.Unlock()
-	if q.closed {
+	if qpState(q.state.Load()) == qpClosed {
 		return false
 	}
-	q.closed = true
 	d := q.d
 	q.acquire()
 	q.sendFinalAck()
 	q.reset()
+	q.setState(qpClosed)
 	q.transmitAndRelease()
 	d.mu.Lock()
 	d.qps.remove(q) // only after reset: a queue pair that is not found must not access memory

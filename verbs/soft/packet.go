@@ -10,24 +10,7 @@ import (
 // opcode has (wire.Info.Headers) are valid. A packet is reused for the next one without
 // being cleared.
 type packet struct {
-	op        wire.Opcode
-	solicited bool // solicited event
-	ackReq    bool
-	pkey      uint16
-	dest      verbs.QPN
-	psn       verbs.PSN
-
-	syndrome  wire.Syndrome // AETH
-	msn       uint32
-	imm       uint32 // immediate data, or the key to invalidate
-	rkey      uint32 // RETH, AtomicETH
-	dlen      uint32 // RETH: length of the whole message
-	addr      uint64
-	swapAdd   uint64 // AtomicETH
-	compare   uint64
-	atomicOld uint64 // AtomicAckETH
-	qkey      uint32 // DETH
-	srcQP     verbs.QPN
+	wire.Header
 
 	inline        bool                    // sg[0] points into the work request and must be copied
 	retransmitted bool                    // a retransmission: the payload is copied, because the program may be changing it
@@ -59,4 +42,29 @@ func (p *packet) dropPayload() {
 			p.sg[i] = nil
 		}
 	}
+}
+
+// encode writes p to b, from the BTH to the padding, and returns the length. b has room
+// for wire.MaxHeaderLen and the payload. The link adds the ICRC.
+func (p *packet) encode(b []byte) int {
+	n := p.encodeHeader(b)
+	for _, s := range p.sg[:p.nsg] {
+		n += dma(b[n:], s)
+	}
+	clear(b[n : n+int(p.PadCnt)])
+	return n + int(p.PadCnt)
+}
+
+// encodeHeader writes p's header to b and returns its length.
+func (p *packet) encodeHeader(b []byte) int {
+	p.PadCnt = uint8(wire.Pad(p.n))
+	return p.Put(b)
+}
+
+// decode fills p from b, a packet from the BTH to the padding, which may hold any bytes.
+// p's payload is a slice of b. If there is a fault, p is undefined.
+func (p *packet) decode(b []byte) wire.Fault {
+	payload, f := p.Parse(b)
+	p.n, p.nsg, p.sg[0] = len(payload), 1, payload
+	return f
 }

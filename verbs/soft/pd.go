@@ -149,7 +149,7 @@ func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if send.closed || recv.closed || shared != nil && shared.closed {
+	if send.state.Load() == cqClosed || recv.state.Load() == cqClosed || shared != nil && shared.closed {
 		return fail(fmt.Errorf("one of its queues is closed: %w", ucs.ErrClosed))
 	}
 	if err := p.admit(kindQP, d.attr.MaxQP); err != nil {

@@ -16,22 +16,23 @@ import (
 // owner, except the atomics and what deferredLock guards. Posters write the send queue's
 // tail under the posters' lock.
 type qp struct {
-	d      *device
-	pd     *pd
-	num    verbs.QPN
-	typ    verbs.QPType
-	sigAll bool
-	ops    uint32 // accepted opcodes, of sendOps
-	sendCQ *cq
-	recvCQ *cq
-	srq    *srq
-	recvPD *pd // domain of the receive buffers: the SRQ's, or pd
-	caps   verbs.QPCaps
+	d   *device
+	pd  *pd
+	num verbs.QPN
+	typ verbs.QPType
+	ops uint32 // accepted opcodes, of sendOps
+	// alwaysFlags are flags of every send work request: SendSignaled or none.
+	alwaysFlags verbs.SendFlags
+	sendCQ      *cq
+	recvCQ      *cq
+	srq         *srq
+	recvPD      *pd // domain of the receive buffers: the SRQ's, or pd
+	caps        verbs.QPCaps
 
 	controlMu sync.Mutex   // serializes Modify and Close
 	attr      verbs.QPAttr // guarded by ctl; adopt copies what the engine needs
 
-	state atomic.Uint32 // verbs.QPState; written by the owner
+	state atomic.Uint32 // qpState; written by the owner
 	sq    sendQueue
 	rq    recvRing
 
@@ -45,24 +46,20 @@ type qp struct {
 	access  verbs.Access
 	fastMax int // longest message of the in-process fast path; -1: none
 	// fastInline is the longest inline data that fillFast takes; -1: none.
-	fastInline      int
-	fastUDP         bool           // the QP has the UDP fast path
-	txICRC          wire.ICRCCache // ICRC caches of the UDP fast path: sent and received packets
-	rxICRC          wire.ICRCCache
-	established     bool // a packet has been received: EventCommEst was raised
-	closed          bool
-	memoryUser      atomic.Bool // in engine.memoryUsers
-	memoryUserIndex int         // index there, guarded by its lock
-	rxOwned         bool        // the holder of the receive token owns it: completions may go straight to the poller
-	cqUnusable      bool        // a completion queue is unusable: the QP must enter the error state
-	notifyDrained   bool        // SQD: raise EventSQDrained when the send queue is drained
-	req             requester
-	rsp             responder
-	txPacket        packet // scratch for sending
-	counts          counts
-	isTimed         bool     // in engine.timed
-	lastPasses      uint32   // engine.passes at the last post
-	delayedSince    ucs.Time // since when posted packets wait to be batched; 0: none do
+	fastInline   int
+	fastUDPMax   int            // longest inline data of the UDP fast path; -1: none
+	txICRC       wire.ICRCCache // ICRC caches of the UDP fast path: sent and received packets
+	rxICRC       wire.ICRCCache
+	memoryUser   atomic.Int32 // place in engine.memoryUsers, from 1 on; 0: not in it
+	rxOwned      bool         // the holder of the receive token owns it: completions may go straight to the poller
+	failedCQ     *cq          // a completion queue that became unusable: the QP must enter the error state; nil: none
+	req          requester
+	rsp          responder
+	txPacket     packet // scratch for sending
+	counts       counts
+	isTimed      bool     // in engine.timed
+	lastPasses   uint32   // engine.passes at the last post
+	delayedSince ucs.Time // since when posted packets wait to be batched; 0: none do
 	// peerConsumed is how many packets the in-process peer had taken from its inbox at the
 	// last call of peerConsumes.
 	peerConsumed uint32
@@ -77,12 +74,13 @@ type qp struct {
 // QPN returns the queue pair number.
 func (q *qp) QPN() verbs.QPN { return q.num }
 
+// loadState returns the state as the program sees it, the low byte of qpState.
 func (q *qp) loadState() verbs.QPState { return verbs.QPState(q.state.Load()) }
 
 // newQP creates a queue pair in state Reset. pd.createQP has checked the config.
 func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q := &qp{
-		d: d, pd: p, typ: c.Type, ops: sendOps[c.Type], sigAll: c.SignalAll, caps: c.Caps,
+		d: d, pd: p, typ: c.Type, ops: sendOps[c.Type], caps: c.Caps,
 		sendCQ: c.SendCQ.(*cq), recvCQ: c.RecvCQ.(*cq), recvPD: p,
 	}
 	if c.SRQ != nil {
@@ -92,11 +90,20 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q.sq.init(c.Caps.MaxSend)
 	q.rq.init(c.Caps.MaxRecv, p.single())
 	q.sq.single = p.single()
-	q.rsp.lastPlace = wire.PlaceOnly
+	if c.SignalAll {
+		q.alwaysFlags = verbs.SendSignaled
+	}
+	q.rsp = newResponder()
 	q.mtu = d.activeMTU().Bytes()
-	q.fastMax, q.fastUDP = q.inprocFastMax(), q.hasUDPFastPath()
-	if q.fastInline = -1; q.typ == verbs.RC {
+	q.fastMax, q.fastUDPMax, q.fastInline = -1, -1, -1
+	if q.typ == verbs.RC {
 		q.fastInline = q.caps.MaxInline
+		switch d.kind {
+		case overInproc:
+			q.fastMax = min(smallLen, q.caps.MaxInline)
+		case overUDP:
+			q.fastUDPMax = q.caps.MaxInline
+		}
 	}
 	if q.typ == verbs.UD && d.kind == overUDP && !c.NoClass {
 		if err := d.udp.enableClass(); err != nil {
@@ -182,7 +189,7 @@ func (q *qp) awaitPost() {
 // hasWork reports whether transmit may have something to do.
 func (q *qp) hasWork() bool {
 	s := &q.rsp
-	return q.req.tx != q.sq.end() || s.ackNow || s.pendingResponses != 0 || s.fatal || q.cqUnusable || q.notifyDrained ||
+	return q.req.tx != q.sq.end() || s.ackState == ackDue || s.pendingResponses != 0 || s.flags&rspRefused != 0 || q.failedCQ != nil ||
 		q.loadState() != verbs.StateRTS
 }
 
@@ -224,7 +231,7 @@ func (q *qp) enterErr() {
 	if s := q.loadState(); s == verbs.StateErr || s == verbs.StateReset {
 		return
 	}
-	q.state.Store(uint32(verbs.StateErr))
+	q.setState(qpErr)
 	q.flush()
 	if q.srq != nil {
 		q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q})
@@ -234,7 +241,7 @@ func (q *qp) enterErr() {
 // failUnusableCQ raises EventQPFatal and enters the error state, because a completion queue is
 // unusable.
 func (q *qp) failUnusableCQ() {
-	q.cqUnusable = false
+	q.failedCQ = nil
 	if s := q.loadState(); s != verbs.StateErr && s != verbs.StateReset {
 		q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: q})
 		q.enterErr()
@@ -246,8 +253,8 @@ func (q *qp) flush() {
 	q.flushSends()
 	q.req.reorder.reset()
 	q.rsp.reorder.reset()
-	if q.rsp.hasRecv {
-		q.rsp.hasRecv = false
+	if q.rsp.flags&rspRecvHeld != 0 {
+		q.rsp.flags &^= rspRecvHeld
 		q.completeRecv(verbs.WCFlushErr)
 	}
 	if q.srq != nil {

@@ -26,8 +26,8 @@ func (q *qp) buildReadRequest(w *wqe, p *packet) {
 	r := &q.req
 	n := q.nextPart(w)
 	off := uint32(r.psn.Diff(w.psn) * q.mtu)
-	p.op, p.ackReq = wire.ReadRequest, true
-	p.addr, p.rkey, p.dlen = w.remote+uint64(off), w.rkey, min(w.n-off, uint32(n*q.mtu))
+	p.Opcode, p.AckReq = wire.ReadRequest, true
+	p.VA, p.RKey, p.DMALen = w.remote+uint64(off), w.rkey, min(w.n-off, uint32(n*q.mtu))
 	r.psn = r.psn.Add(n)
 	r.rdAtomic++
 	if r.sent = uint32(r.psn.Diff(w.psn)); r.sent == w.numPSNs {

@@ -49,7 +49,7 @@ func TestReadWindow(t *testing.T) {
 		switch {
 		case p.Received:
 		case p.Op == wire.ReadRequest:
-			asked.Add((int64(p.Packet.RETH().Len()) + 4095) / 4096)
+			asked.Add((int64(p.Packet.DMALen) + 4095) / 4096)
 			worst.Store(max(worst.Load(), asked.Load()-answered.Load()))
 		case p.Op.Info().Kind == wire.KindReadResponse:
 			answered.Add(1)

@@ -62,11 +62,11 @@ var bufferedPool = sync.Pool{New: func() any { return new(bufferedPacket) }}
 // insert copies p into the buffer; next is the missing PSN. It returns false if the
 // buffer is full: it holds no more than a window of most packets of 4 KB.
 func (b *reorderBuffer) insert(p *packet, next verbs.PSN, most int) bool {
-	at, found := b.find(p.psn)
+	at, found := b.find(p.PSN)
 	if found {
 		return true
 	}
-	if p.psn.Diff(next) > shortPackets*most || b.bytes+p.n > longPacket*most {
+	if p.PSN.Diff(next) > shortPackets*most || b.bytes+p.n > longPacket*most {
 		return false
 	}
 	h := bufferedPool.Get().(*bufferedPacket)
@@ -85,7 +85,7 @@ func (b *reorderBuffer) insert(p *packet, next verbs.PSN, most int) bool {
 // find returns the index of the first packet that is not before psn, and whether its
 // PSN is psn.
 func (b *reorderBuffer) find(psn verbs.PSN) (int, bool) {
-	return slices.BinarySearchFunc(b.packets, psn, func(h *bufferedPacket, psn verbs.PSN) int { return h.psn.Diff(psn) })
+	return slices.BinarySearchFunc(b.packets, psn, func(h *bufferedPacket, psn verbs.PSN) int { return h.PSN.Diff(psn) })
 }
 
 // popFirst removes the first packet and returns it. The caller returns it to bufferedPool.
@@ -104,25 +104,6 @@ func (b *reorderBuffer) reset() {
 	b.packets, b.bytes = nil, 0
 }
 
-// outOfOrder processes a request whose PSN is after the expected one.
-func (q *qp) outOfOrder(p *packet, now ucs.Time) {
-	r := &q.rsp
-	if r.gap == gapRNR {
-		return
-	}
-	held := q.req.probe.enabled && r.reorder.insert(p, r.psn, q.req.window.max)
-	if r.gap == gapReported {
-		return
-	}
-	r.laterArrivals++
-	switch {
-	case !held || r.laterArrivals >= gapPackets:
-		q.reportGap()
-	case r.gap == noGap:
-		q.openGap(now)
-	}
-}
-
 // openGap delays the report of a missing request by gapWait.
 func (q *qp) openGap(now ucs.Time) {
 	r := &q.rsp
@@ -133,29 +114,21 @@ func (q *qp) openGap(now ucs.Time) {
 // reportGap schedules a sequence NAK, which names the missing request.
 func (q *qp) reportGap() {
 	r := &q.rsp
-	r.gap, r.nak, r.ackPending, r.ackNow = gapReported, wire.NakSequence, true, true
-}
-
-// gapFilled records that the expected request arrived.
-func (r *responder) gapFilled() {
-	if r.gap == gapReported && r.nak == wire.NakSequence {
-		r.nak = 0 // an ACK replaces it
-	}
-	r.gap, r.laterArrivals = noGap, 0
+	r.gap, r.nak, r.ackState = gapReported, wire.NakSequence, ackDue
 }
 
 // drainRequests executes the buffered requests that follow the one just executed, up to
 // the next gap. ackReq is set if that request had AckReq.
 func (q *qp) drainRequests(ackReq bool, now ucs.Time) {
 	r := &q.rsp
-	for len(r.reorder.packets) > 0 && !r.psn.Before(r.reorder.packets[0].psn) {
+	for len(r.reorder.packets) > 0 && !r.psn.Before(r.reorder.packets[0].PSN) {
 		h := r.reorder.popFirst()
-		if h.psn == r.psn {
-			ackReq = ackReq || h.ackReq
-			q.handleRequest(&h.packet, h.op.Info(), now)
+		if h.PSN == r.psn {
+			ackReq = ackReq || h.AckReq
+			q.handleRequest(&h.packet, h.Opcode.Info(), now)
 		}
 		bufferedPool.Put(h)
-		if r.fatal || r.gap == gapRNR {
+		if r.flags&rspRefused != 0 || r.gap == gapRNR {
 			r.reorder.reset()
 			return
 		}
@@ -232,10 +205,10 @@ func (q *qp) retransmit(psn, end verbs.PSN, responses bool) bool {
 			return false
 		}
 		if responses && end.Before(r.psn) {
-			p.dlen, r.psn = uint32(end.Diff(p.psn)*q.mtu), end
+			p.DMALen, r.psn = uint32(end.Diff(p.PSN)*q.mtu), end
 		}
 		p.batchMore, p.batchEnds, p.batchImm, p.retransmitted = 0, false, false, true
-		p.ackReq = p.op == wire.ReadRequest || !r.psn.Before(end)
+		p.AckReq = p.Opcode == wire.ReadRequest || !r.psn.Before(end)
 		q.count(cntTxPackets, 1)
 		q.count(cntTxBytes, uint64(p.n))
 		q.sendOne(&q.route, p)

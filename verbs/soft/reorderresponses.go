@@ -22,7 +22,7 @@ import (
 // bufferResponse buffers p, which arrived before a missing response.
 func (q *qp) bufferResponse(p *packet, now ucs.Time) {
 	r := &q.req
-	if !r.probe.enabled || p.op == wire.Acknowledge && !p.syndrome.IsAck() {
+	if !r.probe.enabled || p.Opcode == wire.Acknowledge && !p.Syndrome.IsAck() {
 		return
 	}
 	if r.reorder.insert(p, r.una, r.window.max) {
@@ -35,7 +35,7 @@ func (q *qp) drainResponses(now ucs.Time) {
 	r := &q.req
 	for len(r.reorder.packets) > 0 {
 		h := r.reorder.popFirst()
-		if !h.psn.Before(r.una) && !q.handleResponse(&h.packet) {
+		if !h.PSN.Before(r.una) && !q.handleResponse(&h.packet) {
 			r.reorder.packets = slices.Insert(r.reorder.packets, 0, h)
 			r.reorder.bytes += h.n
 			q.findGaps(now)
@@ -52,7 +52,7 @@ func (q *qp) findGaps(now ucs.Time) {
 	r := &q.req
 	held := r.reorder.packets
 	q.requestMissing(len(held) - gapPackets + 1)
-	if last := held[len(held)-1].psn; r.gapDeadline == 0 && r.rerequested.Before(last) {
+	if last := held[len(held)-1].PSN; r.gapDeadline == 0 && r.rerequested.Before(last) {
 		r.gapDeadline = now + gapWait
 		q.d.setTimer(q, r.gapDeadline)
 	}
@@ -63,9 +63,9 @@ func (q *qp) findGaps(now ucs.Time) {
 func (q *qp) requestMissing(k int) {
 	r := &q.req
 	for i, _ := r.reorder.find(r.rerequested); i < k; i++ {
-		from, end := r.una, r.reorder.packets[i].psn
+		from, end := r.una, r.reorder.packets[i].PSN
 		if i > 0 {
-			from = r.reorder.packets[i-1].psn.Add(1)
+			from = r.reorder.packets[i-1].PSN.Add(1)
 		}
 		if from.Before(r.rerequested) {
 			from = r.rerequested
@@ -77,7 +77,7 @@ func (q *qp) requestMissing(k int) {
 			q.reduceWindow()
 			q.retransmit(from, end, true)
 		}
-		r.rerequested = r.reorder.packets[i].psn
+		r.rerequested = r.reorder.packets[i].PSN
 	}
 }
 

@@ -266,7 +266,7 @@ func TestReorderBufferBounded(t *testing.T) {
 		p := packet{n: n, nsg: 1, sg: [verbs.MaxSGE][]byte{payload[:n]}}
 		fill := func() {
 			for i := 2 * shortPackets * most; i > 0; i-- {
-				p.psn = verbs.PSN(0xfffff0).Add(i)
+				p.PSN = verbs.PSN(0xfffff0).Add(i)
 				b.insert(&p, 0xfffff0, most)
 				b.insert(&p, 0xfffff0, most) // once more
 			}
@@ -275,7 +275,7 @@ func TestReorderBufferBounded(t *testing.T) {
 		require.LessOrEqual(t, b.bytes, longPacket*most, "packets of %d bytes", n)
 		require.Len(t, b.packets, min(shortPackets*most, longPacket*most/max(n, 1)), "packets of %d bytes", n)
 		for i := 1; i < len(b.packets); i++ {
-			require.Positive(t, b.packets[i].psn.Diff(b.packets[i-1].psn))
+			require.Positive(t, b.packets[i].PSN.Diff(b.packets[i-1].PSN))
 		}
 		for len(b.packets) > 0 {
 			bufferedPool.Put(b.popFirst())

@@ -118,22 +118,22 @@ func (w *wqe) isReadOrAtomic() bool { return w.op == verbs.OpRead || atomicOps>>
 // buildRequest builds the next packet of w and advances the send position.
 func (q *qp) buildRequest(w *wqe, p *packet) bool {
 	r := &q.req
-	p.dest, p.psn, p.pkey = q.dest, r.psn, q.pkey
-	p.solicited, p.ackReq, p.n, p.nsg = false, false, 0, 0
+	p.DestQP, p.PSN, p.PKey = q.dest, r.psn, q.pkey
+	p.Solicited, p.AckReq, p.n, p.nsg = false, false, 0, 0
 	switch {
 	case w.op == verbs.OpRead:
 		q.buildReadRequest(w, p)
 		return true
 	case w.op == verbs.OpFetchAdd:
-		p.op, p.addr, p.rkey, p.swapAdd, p.compare = wire.FetchAdd, w.remote, w.rkey, w.swapOrQPN, 0
+		p.Opcode, p.VA, p.RKey, p.SwapDt, p.CmpDt = wire.FetchAdd, w.remote, w.rkey, w.swapOrQPN, 0
 		r.psn = r.psn.Add(1)
 	case w.op == verbs.OpCompareSwap:
-		p.op, p.addr, p.rkey, p.swapAdd, p.compare = wire.CompareSwap, w.remote, w.rkey, w.swapOrQPN, w.compareOrQKey
+		p.Opcode, p.VA, p.RKey, p.SwapDt, p.CmpDt = wire.CompareSwap, w.remote, w.rkey, w.swapOrQPN, w.compareOrQKey
 		r.psn = r.psn.Add(1)
 	default:
 		return q.buildDataPacket(w, p)
 	}
-	p.ackReq = true
+	p.AckReq = true
 	r.rdAtomic++
 	r.tx, r.sent = r.tx+1, 0
 	return true
@@ -158,16 +158,16 @@ func (q *qp) buildDataPacket(w *wqe, p *packet) bool {
 	last := off+n == int(w.n)
 	switch {
 	case !last && r.sent == 0:
-		p.op = ops[0]
+		p.Opcode = ops[0]
 	case !last:
-		p.op = ops[1]
+		p.Opcode = ops[1]
 	case r.sent != 0:
-		p.op = ops[2]
+		p.Opcode = ops[2]
 	default:
-		p.op = ops[3]
+		p.Opcode = ops[3]
 	}
 	if r.sent == 0 {
-		p.addr, p.rkey, p.dlen = w.remote, w.rkey, w.n
+		p.VA, p.RKey, p.DMALen = w.remote, w.rkey, w.n
 	}
 	if !q.gather(w, off, n, p) {
 		w.status = verbs.WCLocProtErr
@@ -175,11 +175,11 @@ func (q *qp) buildDataPacket(w *wqe, p *packet) bool {
 	}
 	r.psn = r.psn.Add(1)
 	r.sent++
-	p.ackReq = q.wantsAckReq(w, last)
+	p.AckReq = q.wantsAckReq(w, last)
 	if last {
 		r.tx, r.sent = r.tx+1, 0
-		p.imm = w.imm
-		p.solicited = w.flags&verbs.SendSolicited != 0 && w.op != verbs.OpWrite
+		p.ImmDt = w.imm
+		p.Solicited = w.flags&verbs.SendSolicited != 0 && w.op != verbs.OpWrite
 	}
 	return true
 }

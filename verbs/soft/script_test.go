@@ -115,7 +115,9 @@ func (s *script) until(e *end, n int) {
 }
 
 // owes reports whether an acknowledgement is to be sent.
-func (s *script) owes() bool { return s.a.qp.(*qp).rsp.ackNow || s.b.qp.(*qp).rsp.ackNow }
+func (s *script) owes() bool {
+	return s.a.qp.(*qp).rsp.ackState == ackDue || s.b.qp.(*qp).rsp.ackState == ackDue
+}
 
 // post sends from a, and counts the packets that it takes.
 func (s *script) post(wr verbs.SendWR, n int) {
@@ -233,7 +235,7 @@ func (s *script) accounts() (all [2]account) {
 		delete(x.counters, "device.locks") // of queues: in how many batches the test polls
 		x.psn, x.una, x.expected, x.msn = q.req.psn, q.req.una, q.rsp.psn, q.rsp.msn
 		x.sends, x.reads = q.req.head, q.rsp.numSaved
-		x.window, x.place = q.req.window.cur, int(q.rsp.lastPlace)
+		x.window, x.place = q.req.window.cur, int(q.rsp.flags)
 	}
 	return all
 }

@@ -10,16 +10,18 @@ import (
 // sendState is a snapshot of a queue pair's send state. sendUDP restores it when the socket
 // accepts no more packets.
 type sendState struct {
-	state                             verbs.QPState
-	tx, sent                          uint32
-	rdAtomic                          int
-	psn, sndMax                       verbs.PSN
-	pendingResponses                  uint16
-	oldestSent, unacked               uint32
-	ack                               verbs.PSN
-	failed, ackPending, ackNow, fatal bool
-	nak                               wire.Syndrome
-	packets, bytes, acks              uint64
+	state                verbs.QPState
+	tx, sent             uint32
+	rdAtomic             int
+	psn, sndMax          verbs.PSN
+	pendingResponses     uint16
+	oldestSent, unacked  uint32
+	ack                  verbs.PSN
+	failed               bool
+	flags                rspFlags
+	ackState             ackState
+	nak                  wire.Syndrome
+	packets, bytes, acks uint64
 }
 
 // saveSendState returns a snapshot of the send state.
@@ -27,7 +29,7 @@ func (q *qp) saveSendState() sendState {
 	r, s, c := &q.req, &q.rsp, &q.counts
 	at := sendState{
 		state: q.loadState(), tx: r.tx, sent: r.sent, rdAtomic: r.rdAtomic, psn: r.psn, sndMax: r.sndMax, failed: r.failed,
-		pendingResponses: s.pendingResponses, ack: s.ack, unacked: s.unacked, ackPending: s.ackPending, ackNow: s.ackNow, fatal: s.fatal, nak: s.nak,
+		pendingResponses: s.pendingResponses, ack: s.ack, unacked: s.unacked, ackState: s.ackState, flags: s.flags, nak: s.nak,
 		packets: c[cntTxPackets], bytes: c[cntTxBytes], acks: c[cntAcks],
 	}
 	if s.pendingResponses != 0 {
@@ -55,7 +57,7 @@ func (q *qp) restoreSendState(at *sendState, sent int) {
 	if s.pendingResponses = at.pendingResponses; s.pendingResponses != 0 {
 		s.saved[s.oldestPending()].sent = at.oldestSent
 	}
-	s.ack, s.unacked, s.ackPending, s.ackNow, s.fatal, s.nak = at.ack, at.unacked, at.ackPending, at.ackNow, at.fatal, at.nak
+	s.ack, s.unacked, s.ackState, s.flags, s.nak = at.ack, at.unacked, at.ackState, at.flags, at.nak
 	c.add(cntTxPackets, at.packets-c[cntTxPackets])
 	c.add(cntTxBytes, at.bytes-c[cntTxBytes])
 	c.add(cntAcks, at.acks-c[cntAcks])

@@ -77,7 +77,7 @@ func newShortScript(t *testing.T, seed uint64, c Config, short bool) *shortScrip
 	for _, e := range s.ends {
 		q := e.qp.(*qp)
 		if c.Link == LinkUDP {
-			require.True(t, q.fastUDP)
+			require.Equal(t, 64, q.fastUDPMax)
 			require.Equal(t, 64, q.fastInline)
 			s.writes = 2
 		} else {
@@ -87,7 +87,7 @@ func newShortScript(t *testing.T, seed uint64, c Config, short bool) *shortScrip
 			q.srq = newSRQ(q, 256)
 		}
 		if !short {
-			q.fastMax, q.fastUDP, q.fastInline = -1, false, -1
+			q.fastMax, q.fastUDPMax, q.fastInline = -1, -1, -1
 		}
 		for i := range e.buf {
 			e.buf[i] = byte(i * 7)

@@ -48,8 +48,8 @@ func TestShortSendStandsBack(t *testing.T) {
 		{"a probe is under way", func(q *qp, _ *verbs.SendWR) { q.req.probe.pending = true }},
 		{"an answer is due", func(q *qp, _ *verbs.SendWR) { q.rsp.pendingResponses = 1 }},
 		{"a refusal is due", func(q *qp, _ *verbs.SendWR) { q.rsp.nak = wire.NakSequence }},
-		{"the queue pair ends", func(q *qp, _ *verbs.SendWR) { q.rsp.fatal = true }},
-		{"completions are lost", func(q *qp, _ *verbs.SendWR) { q.cqUnusable = true }},
+		{"the queue pair ends", func(q *qp, _ *verbs.SendWR) { q.rsp.flags |= rspRefused }},
+		{"completions are lost", func(q *qp, _ *verbs.SendWR) { q.failedCQ = q.sendCQ }},
 		{"draining", func(q *qp, _ *verbs.SendWR) { q.state.Store(uint32(verbs.StateSQD)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -90,11 +90,11 @@ func TestShortArrivalStandsBack(t *testing.T) {
 			q.srq = newSRQ(q, 4)
 			q.srq.PostRecv([]verbs.RecvWR{{NumSG: 2}})
 		}},
-		{"the first packet", func(_ *end, q *qp, _ *cell) { q.established = false }},
-		{"the queue pair ends", func(_ *end, q *qp, _ *cell) { q.rsp.fatal = true }},
+		{"the first packet", func(_ *end, q *qp, _ *cell) { q.rsp.flags |= rspFirstPacket }},
+		{"the queue pair ends", func(_ *end, q *qp, _ *cell) { q.rsp.flags |= rspRefused }},
 		{"a request is missing", func(_ *end, q *qp, _ *cell) { q.rsp.gap = gapOpen }},
-		{"a receive was begun", func(_ *end, q *qp, _ *cell) { q.rsp.hasRecv = true }},
-		{"in the midst of a message", func(_ *end, q *qp, _ *cell) { q.rsp.lastPlace = wire.PlaceMiddle }},
+		{"a receive was begun", func(_ *end, q *qp, _ *cell) { q.rsp.flags |= rspRecvHeld }},
+		{"in the midst of a message", func(_ *end, q *qp, _ *cell) { q.rsp.flags |= rspMidMessage }},
 		{"not ready to send", func(_ *end, q *qp, _ *cell) { q.state.Store(uint32(verbs.StateRTR)) }},
 		{"no receive", func(_ *end, q *qp, _ *cell) { q.rq.reset() }},
 		{"a receive of two pieces", func(_ *end, q *qp, _ *cell) { q.rq.peek().nsg = 2 }},
@@ -112,7 +112,7 @@ func TestShortArrivalStandsBack(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			a, b := pair(t, New(Config{Link: LinkInproc, Engine: EngineInline}), 64)
 			q := b.qp.(*qp)
-			q.established = true
+			q.rsp.flags = 0
 			b.recv(1, 0, 64)
 			b.send(shortSend(2))
 			a.recv(3, 0, 64)

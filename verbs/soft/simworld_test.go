@@ -77,17 +77,16 @@ func (w *simWorld) settle() {
 
 // describePacket says what a datagram is, for the trace.
 func describePacket(b []byte) string {
-	if len(b) < wire.BTHLen {
+	p, f := wire.Parse(b)
+	if f != wire.FaultNone {
 		return fmt.Sprintf("%x", b)
 	}
-	h := wire.BTH(b)
-	what := fmt.Sprintf("%v qp %#x psn %#x", h.Opcode(), uint32(h.Dest()), uint32(h.PSN()))
-	if h.AckReq() {
+	what := fmt.Sprintf("%v qp %#x psn %#x", p.Opcode, uint32(p.DestQP), uint32(p.PSN))
+	if p.AckReq {
 		what += " ack!"
 	}
-	if info := h.Opcode().Info(); info.Headers&wire.HasAETH != 0 && len(b) >= int(info.Len) {
-		a := wire.AETH(b[wire.BTHLen:])
-		what += fmt.Sprintf(" syndrome %#x msn %d", uint8(a.Syndrome()), a.MSN())
+	if p.Opcode.Info().Headers&wire.HasAETH != 0 {
+		what += fmt.Sprintf(" syndrome %#x msn %d", uint8(p.Syndrome), p.MSN)
 	}
 	return what
 }

@@ -42,11 +42,11 @@ func TestTap(t *testing.T) {
 		k, f := wire.Parse(s.packet)
 		require.Equal(t, wire.FaultNone, f)
 		id, ok := wire.NewPrefix(s.h.Src, s.h.Dst).Check(s.packet, s.h.ID)
-		assert.True(t, ok, "icrc of %v", k.BTH().Opcode())
+		assert.True(t, ok, "icrc of %v", k.Opcode)
 		assert.Equal(t, s.h.ID, id)
-		if len(k.Payload()) == 4096 {
+		if len(k.Payload) == 4096 {
 			data[s.sent]++
-			assert.Equal(t, b.qp.QPN(), k.BTH().Dest())
+			assert.Equal(t, b.qp.QPN(), k.DestQP)
 		}
 	}
 	assert.GreaterOrEqual(t, data[true], packets)

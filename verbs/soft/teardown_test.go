@@ -358,7 +358,7 @@ func (f *flood) burst(n int) {
 		for k := range b {
 			b[k] = byte(f.rng.Uint32())
 		}
-		p := packet{op: wire.SendOnly, dest: f.qpn, psn: verbs.PSN(f.rng.IntN(1 << 24)), pkey: defaultPKey, nsg: 1, n: len(b)}
+		p := packet{Header: wire.Header{Opcode: wire.SendOnly, DestQP: f.qpn, PSN: verbs.PSN(f.rng.IntN(1 << 24)), PKey: defaultPKey}, nsg: 1, n: len(b)}
 		p.sg[0] = b
 		to := &f.to
 		switch i % 4 {
@@ -371,9 +371,9 @@ func (f *flood) burst(n int) {
 		case 1:
 			to = &f.spoiled
 		case 2:
-			p.op, p.srcQP, p.qkey = wire.UDSendOnly, 5, testQKey
+			p.Opcode, p.SrcQP, p.QKey = wire.UDSendOnly, 5, testQKey
 		case 3:
-			p.dest = f.qpn ^ 1
+			p.DestQP = f.qpn ^ 1
 		}
 		x := f.peer.beginBatch(to)
 		x.add(&p)

@@ -106,7 +106,7 @@ func (t *segmentBatch) room(n int) int {
 //
 //hot:bench BenchmarkUDPPingPong
 func (t *segmentBatch) add(p *packet) bool {
-	n := p.op.Info().PacketLen(p.n)
+	n := p.Opcode.Info().PacketLen(p.n)
 	if !t.reserve(n) {
 		return false
 	}
@@ -116,7 +116,7 @@ func (t *segmentBatch) add(p *packet) bool {
 	}
 	if p.n <= copyLimit || p.retransmitted {
 		b := t.buf[t.pos:]
-		encode(p, b)
+		p.encode(b)
 		t.peer.prefix.Seal(b[:n], uint16(id))
 		t.pos += n
 	} else {
@@ -152,7 +152,7 @@ func (t *segmentBatch) reserve(n int) bool {
 // addByRef appends a packet whose payload is referenced, not copied.
 func (t *segmentBatch) addByRef(p *packet, n int, id uint16) {
 	b := t.buf[t.pos:]
-	h := putHeaders(p, b)
+	h := p.encodeHeader(b)
 	crc := t.peer.prefix.Start(b[:h], n, id)
 	t.pos += h
 	t.flushBuf()
@@ -163,7 +163,8 @@ func (t *segmentBatch) addByRef(p *packet, n int, id uint16) {
 		}
 	}
 	b = b[h:]
-	if pad := putPad(p.n, b); pad > 0 {
+	if pad := int(p.PadCnt); pad > 0 {
+		clear(b[:pad])
 		crc = wire.Update(crc, b[:pad])
 		b = b[pad:]
 		t.pos += pad

@@ -32,7 +32,7 @@ func drain(b *testing.B, u *udpPort, from *udpPeer, n int, p *packet) (bytes int
 // times sendmsg and recvmsg with all that is ours around them.
 func BenchmarkUDPPingPong(b *testing.B) {
 	u, v, toV, toU := udpPair(b, loopback)
-	out := &packet{op: wire.SendOnly, pkey: 0xffff, dest: 5, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)}}
+	out := &packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: 0xffff, DestQP: 5}, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)}}
 	in := new(packet)
 	hop := func(from, to *udpPort, p, back *udpPeer) {
 		t := from.beginBatch(p)
@@ -45,7 +45,7 @@ func BenchmarkUDPPingPong(b *testing.B) {
 	for b.Loop() {
 		hop(u, v, &toV, &toU)
 		hop(v, u, &toU, &toV)
-		out.psn = out.psn.Add(1)
+		out.PSN = out.PSN.Add(1)
 	}
 }
 
@@ -68,7 +68,7 @@ func BenchmarkUDPSmallOff(b *testing.B) { benchTrains(b, 8, 64, false) }
 func benchTrains(b *testing.B, size, packets int, gso bool) {
 	u, v, toV, toU := udpPair(b, loopback)
 	u.gso.Store(gso)
-	out := &packet{op: wire.WriteMiddle, pkey: 0xffff, dest: 5, n: size, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, size)}}
+	out := &packet{Header: wire.Header{Opcode: wire.WriteMiddle, PKey: 0xffff, DestQP: 5}, n: size, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, size)}}
 	in := new(packet)
 	b.SetBytes(int64(size * packets))
 	b.ReportAllocs()
@@ -76,7 +76,7 @@ func benchTrains(b *testing.B, size, packets int, gso bool) {
 		for left := packets; left > 0; {
 			t, n := u.beginBatch(&toV), 0
 			for ; n < left && t.add(out); n++ {
-				out.psn = out.psn.Add(1)
+				out.PSN = out.PSN.Add(1)
 			}
 			if t.send() != ucs.OK {
 				b.Fatal("send")
@@ -94,18 +94,18 @@ func BenchmarkCodec(b *testing.B) {
 		if op.Info().Payload {
 			n = 8
 		}
-		p := &packet{op: op, pkey: 0xffff, dest: 5, n: n, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, n)}}
+		p := &packet{Header: wire.Header{Opcode: op, PKey: 0xffff, DestQP: 5}, n: n, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, n)}}
 		buf := make([]byte, 128)
 		b.Run("encode/"+op.String(), func(b *testing.B) {
 			for b.Loop() {
-				encode(p, buf)
+				p.encode(buf)
 			}
 		})
 		b.Run("decode/"+op.String(), func(b *testing.B) {
-			k := encode(p, buf)
+			k := p.encode(buf)
 			var q packet
 			for b.Loop() {
-				decode(buf[:k], &q)
+				q.decode(buf[:k])
 			}
 		})
 	}

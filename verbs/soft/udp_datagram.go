@@ -49,7 +49,7 @@ func (d *datagram) decode(i int, p *packet, foreign bool) (f wire.Fault, ok bool
 	if len(b) < minPacket {
 		return wire.FaultShort, true
 	}
-	if f = decode(b[:len(b)-wire.ICRCLen], p); f != wire.FaultNone {
+	if f = p.decode(b[:len(b)-wire.ICRCLen]); f != wire.FaultNone {
 		return f, true
 	}
 	return f, d.check(i, foreign)

@@ -35,10 +35,10 @@ func TestUDPFlood(t *testing.T) {
 		for range 8 {
 			op := ops[r.IntN(len(ops))]
 			p := randomPacket(r, op, payloadOf(r, op))
-			p.dest = b.qp.QPN()
+			p.DestQP = b.qp.QPN()
 			sendOne(t, da.udp, &forged, p) // the checksum is wrong
 			sendOne(t, stranger, &fromStranger, p)
-			p.dest ^= verbs.QPN(1 + r.IntN(1<<24-1))
+			p.DestQP ^= verbs.QPN(1 + r.IntN(1<<24-1))
 			sendOne(t, stranger, &fromStranger, p)
 
 			g := garble(r, raw)
@@ -109,10 +109,10 @@ func TestUDPMarksWhatIsSentAgain(t *testing.T) {
 	require.True(t, q.tryAcquire())
 	kept := &q.rsp.saved[0]
 	require.False(t, kept.retransmitted)
-	q.handleDuplicate(&packet{op: wire.ReadRequest, psn: kept.psn, rkey: kept.key, addr: kept.addr, dlen: kept.n}, wire.ReadRequest.Info())
+	q.handleDuplicate(&packet{Header: wire.Header{Opcode: wire.ReadRequest, PSN: kept.psn, RKey: kept.key, VA: kept.addr, DMALen: kept.n}}, wire.ReadRequest.Info())
 	var p packet
-	require.True(t, q.nextResponseOrAck(&p))
-	require.Equal(t, wire.ReadResponseOnly, p.op)
+	require.True(t, q.nextResponse(&p) || q.nextAck(&p))
+	require.Equal(t, wire.ReadResponseOnly, p.Opcode)
 	require.True(t, p.retransmitted)
 
 	w := &wqe{nsg: 1, n: 4096, sg: [verbs.MaxSGE]verbs.SGE{b.sge(0, 4096)}}

@@ -206,7 +206,7 @@ func TestUDPTrainHoldsPayload(t *testing.T) {
 			data[i] = byte(i * 7)
 		}
 		runtime.AddCleanup(&data[0], func(c chan struct{}) { close(c) }, released)
-		require.True(t, tr.add(&packet{op: wire.SendOnly, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}}))
+		require.True(t, tr.add(&packet{Header: wire.Header{Opcode: wire.SendOnly}, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}}))
 	}()
 	for range 3 {
 		runtime.GC()
@@ -240,7 +240,7 @@ func TestUDPManySenders(t *testing.T) {
 				slots <- struct{}{}
 				tr := a.beginBatch(&toB)
 				for i := range each {
-					p := &packet{op: wire.SendOnly, dest: verbs.QPN(s), psn: verbs.PSN(k*each + i), n: 600, nsg: 1}
+					p := &packet{Header: wire.Header{Opcode: wire.SendOnly, DestQP: verbs.QPN(s), PSN: verbs.PSN(k*each + i)}, n: 600, nsg: 1}
 					p.sg[0] = data
 					assert.True(t, tr.add(p))
 				}
@@ -256,8 +256,8 @@ func TestUDPManySenders(t *testing.T) {
 			var p packet
 			f, ok := d.decode(i, &p, false)
 			require.True(t, f == wire.FaultNone && ok)
-			require.Equal(t, next[p.dest], p.psn)
-			next[p.dest]++
+			require.Equal(t, next[p.DestQP], p.PSN)
+			next[p.DestQP]++
 			if left--; left%each == 0 {
 				<-slots
 			}
@@ -358,7 +358,7 @@ func TestUDPChangedPayload(t *testing.T) {
 	for _, again := range []bool{false, true} {
 		data := make([]byte, 4096)
 		tr := a.beginBatch(&toB)
-		require.True(t, tr.add(&packet{op: wire.SendOnly, retransmitted: again, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}}))
+		require.True(t, tr.add(&packet{Header: wire.Header{Opcode: wire.SendOnly}, retransmitted: again, n: len(data), nsg: 1, sg: [verbs.MaxSGE][]byte{data}}))
 		data[1234]++
 		require.Equal(t, ucs.OK, tr.send())
 		arrivals(t, b, func(d *datagram) bool {

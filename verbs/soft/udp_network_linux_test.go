@@ -71,16 +71,16 @@ func TestUDPSegmentsOnTheWire(t *testing.T) {
 	defer func() { require.NoError(t, unix.Close(sniff)) }()
 	a, b, toB, toA := udpPair(t, loopback)
 	require.True(t, a.gso.Load(), "Linux segments datagrams since 4.18")
-	p := &packet{op: wire.WriteMiddle, n: 4096, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 4096)}}
+	p := &packet{Header: wire.Header{Opcode: wire.WriteMiddle}, n: 4096, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 4096)}}
 	const n = 10
 	tr := a.beginBatch(&toB)
 	for i := range n {
-		p.psn = verbs.PSN(i)
+		p.PSN = verbs.PSN(i)
 		require.True(t, tr.add(p))
 	}
 	require.Equal(t, ucs.OK, tr.send())
 	for i, q := range receive(t, b, &toA, n) {
-		require.Equal(t, verbs.PSN(i), q.psn)
+		require.Equal(t, verbs.PSN(i), q.PSN)
 	}
 	require.Equal(t, uint64(n-1), b.counts[udpIDSearched].Load())
 
@@ -107,7 +107,7 @@ func TestUDPTooLong(t *testing.T) {
 	send := func(packets, n int) ucs.Status {
 		tr := a.beginBatch(&toB)
 		for range packets {
-			require.True(t, tr.add(&packet{op: wire.SendMiddle, n: n, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, n)}}))
+			require.True(t, tr.add(&packet{Header: wire.Header{Opcode: wire.SendMiddle}, n: n, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, n)}}))
 		}
 		return tr.send()
 	}

@@ -24,7 +24,7 @@ func sendOne(t testing.TB, u *udpPort, to *udpPeer, p *packet) {
 }
 
 func numbered(psn int) *packet {
-	return &packet{op: wire.SendOnly, psn: verbs.PSN(psn), n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)}}
+	return &packet{Header: wire.Header{Opcode: wire.SendOnly, PSN: verbs.PSN(psn)}, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)}}
 }
 
 // A datagram that is held stays as it is, whatever comes after it. If all are
@@ -48,7 +48,7 @@ func TestUDPHold(t *testing.T) {
 		var p packet
 		f, ok := d.decode(0, &p, false)
 		require.True(t, f == wire.FaultNone && ok)
-		require.Equal(t, verbs.PSN(i), p.psn)
+		require.Equal(t, verbs.PSN(i), p.PSN)
 	}
 	held[17].release()
 	arrivals(t, b, func(d *datagram) bool {
@@ -73,7 +73,7 @@ func TestUDPRecvMany(t *testing.T) {
 				var p packet
 				f, ok := d.decode(i, &p, false)
 				require.True(t, f == wire.FaultNone && ok)
-				require.Equal(t, verbs.PSN(next), p.psn)
+				require.Equal(t, verbs.PSN(next), p.PSN)
 				next++
 			}
 		}
@@ -141,7 +141,7 @@ func TestUDPGarbage(t *testing.T) {
 						case !ok:
 							wrong++
 						case toA.matches(d):
-							require.Equal(t, verbs.PSN(i), p.psn)
+							require.Equal(t, verbs.PSN(i), p.PSN)
 							right++
 						}
 					}
@@ -171,7 +171,7 @@ func garble(r *rand.Rand, b []byte) []byte {
 	case 2, 3, 4:
 		ops := allOpcodes()
 		op := ops[r.IntN(len(ops))]
-		n = encode(randomPacket(r, op, payloadOf(r, op)), b) + wire.ICRCLen
+		n = randomPacket(r, op, payloadOf(r, op)).encode(b) + wire.ICRCLen
 		return b[:n]
 	}
 	for i := range b[:n] {
@@ -300,7 +300,7 @@ func TestUDPClassWhereRead(t *testing.T) {
 // No packet costs an allocation, right or wrong.
 func TestGateUDPAllocations(t *testing.T) {
 	a, b, toB, toA := udpPair(t, loopback)
-	long := &packet{op: wire.WriteMiddle, n: 4096, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 4096)}}
+	long := &packet{Header: wire.Header{Opcode: wire.WriteMiddle}, n: 4096, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 4096)}}
 	small, in := numbered(1), new(packet)
 	round := func(p *packet) func() {
 		return func() {

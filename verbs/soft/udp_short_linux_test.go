@@ -94,9 +94,7 @@ func TestShortFromStranger(t *testing.T) {
 	to, err := u.peer(q.d.gid, q.d.lid)
 	require.NoError(t, err)
 	train := u.beginBatch(&to)
-	require.True(t, train.add(&packet{
-		op: wire.SendOnly, pkey: q.pkey, dest: q.num, psn: q.rsp.psn, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)},
-	}))
+	require.True(t, train.add(&packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: q.pkey, DestQP: q.num, PSN: q.rsp.psn}, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)}}))
 	require.Equal(t, ucs.OK, train.send())
 	for value(t, q.d, "device.dropped_source") == 0 {
 		require.Zero(t, y.cq.Poll(make([]verbs.WC, 1)))

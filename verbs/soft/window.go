@@ -153,7 +153,7 @@ func (q *qp) wantsAckReq(w *wqe, last bool) bool {
 	if r.probe.pending {
 		return true
 	}
-	if last && (w.flags&verbs.SendSignaled != 0 || q.sigAll || w.numPSNs > 1 || q.route.foreign) {
+	if last && ((w.flags|q.alwaysFlags)&verbs.SendSignaled != 0 || w.numPSNs > 1 || q.route.foreign) {
 		return true
 	}
 	return !last && r.window.endsAckGroup(r.sent) || r.psn.Diff(r.una) >= r.window.limit(w)

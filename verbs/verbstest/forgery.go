@@ -1,8 +1,6 @@
 package verbstest
 
 import (
-	"encoding/binary"
-
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/verbs"
@@ -14,7 +12,7 @@ var forgeryCases = []testCase{
 	{"source", Forgery, func(e *env) { forgeryDropped(e, Spoofed, func(*forged) {}) }},
 	{"icrc", Forgery, func(e *env) { forgeryDropped(e, Damaged, func(*forged) {}) }},
 	{"partition-key", Forgery, func(e *env) { forgeryDropped(e, Genuine, func(f *forged) { f.PKey = 0x7abc }) }},
-	{"qpn", Forgery, func(e *env) { forgeryDropped(e, Genuine, func(f *forged) { f.Dest ^= 0x5a5a5a }) }},
+	{"qpn", Forgery, func(e *env) { forgeryDropped(e, Genuine, func(f *forged) { f.DestQP ^= 0x5a5a5a }) }},
 	{"psn-ahead", Forgery, func(e *env) { forgeryDropped(e, Genuine, func(f *forged) { f.PSN = f.PSN.Add(1000) }) }},
 	{"psn-behind", Forgery, func(e *env) { forgeryDropped(e, Genuine, func(f *forged) { f.PSN = f.PSN.Add(-5) }) }},
 	{"other-service", Forgery, func(e *env) { forgeryDropped(e, Genuine, func(f *forged) { f.Opcode = wire.UDSendOnly }) }},
@@ -27,17 +25,14 @@ var forgeryCases = []testCase{
 
 // forged is a packet in the making.
 type forged struct {
-	wire.BTHFields
-	headers []byte
+	wire.Header
 	payload []byte
 }
 
 func (f *forged) bytes() []byte {
-	b := make([]byte, wire.BTHLen)
-	f.Pad = uint8(wire.Pad(len(f.payload)))
-	wire.BTH(b).Put(&f.BTHFields)
-	b = append(append(b, f.headers...), f.payload...)
-	return append(b, make([]byte, f.Pad)...)
+	f.PadCnt = uint8(wire.Pad(len(f.payload)))
+	b := append(f.Append(nil), f.payload...)
+	return append(b, make([]byte, f.PadCnt)...)
 }
 
 // next is the message that the second end expects, with a text in it.
@@ -45,8 +40,8 @@ func (d *duo) forge() *forged {
 	key, err := d.sides[1].PKey(1, 0)
 	require.NoError(d, err)
 	return &forged{
-		BTHFields: wire.BTHFields{Opcode: wire.SendOnly, AckReq: true, PKey: key, Dest: d.b.QPN(), PSN: d.a.psn},
-		payload:   []byte("forged!"),
+		Header:  wire.Header{Opcode: wire.SendOnly, AckReq: true, PKey: key, DestQP: d.b.QPN(), PSN: d.a.psn},
+		payload: []byte("forged!"),
 	}
 }
 
@@ -67,8 +62,7 @@ func forgeryDropped(e *env, m Manner, change func(*forged)) {
 	f := d.forge()
 	change(f)
 	if f.Opcode == wire.UDSendOnly {
-		f.headers = make([]byte, wire.DETHLen)
-		wire.DETH(f.headers).Put(d.b.qkey, d.a.QPN())
+		f.QKey, f.SrcQP = d.b.qkey, d.a.QPN()
 	}
 	for range 3 {
 		e.fabric.Inject(1, f.bytes(), m)
@@ -96,7 +90,7 @@ func forgeryLate(e *env) {
 	require.NoError(e, d.b.Close())
 	for range 20 {
 		q := e.sides[1].qp(defaults(verbs.RC))
-		require.NotEqual(e, f.Dest, q.QPN(), "the number is used again at once")
+		require.NotEqual(e, f.DestQP, q.QPN(), "the number is used again at once")
 	}
 	e.fabric.Inject(1, f.bytes(), Genuine)
 	e.settle()
@@ -138,9 +132,8 @@ func forgeryAcks(e *env) {
 	d := e.rc(nil)
 	ack := func(psn verbs.PSN, s wire.Syndrome) {
 		f := d.forge()
-		f.Opcode, f.AckReq, f.Dest, f.PSN, f.payload = wire.Acknowledge, false, d.a.QPN(), psn, nil
-		f.headers = make([]byte, wire.AETHLen)
-		wire.AETH(f.headers).Put(s, 7)
+		f.Opcode, f.AckReq, f.DestQP, f.PSN, f.payload = wire.Acknowledge, false, d.a.QPN(), psn, nil
+		f.Syndrome, f.MSN = s, 7
 		e.fabric.Inject(0, f.bytes(), Genuine)
 	}
 	for _, s := range []wire.Syndrome{wire.AckNoCredits, wire.NakSequence, wire.NakRemoteAccess, wire.RNR(1), 0x40, 0x7f, 0x80} {
@@ -159,15 +152,14 @@ func forgeryQKey(e *env) {
 	d := e.ud(nil)
 	f := d.forge()
 	f.Opcode, f.AckReq = wire.UDSendOnly, false
-	f.headers = make([]byte, wire.DETHLen)
 	d.b.receive(1, d.bm.sge(0, 200))
 	for _, k := range []uint32{0, d.b.qkey + 1, d.b.qkey | 1<<31} {
-		wire.DETH(f.headers).Put(k, d.a.QPN())
+		f.QKey, f.SrcQP = k, d.a.QPN()
 		e.fabric.Inject(1, f.bytes(), Genuine)
 	}
 	e.settle()
 	d.b.nothing("a wrong key")
-	binary.BigEndian.PutUint32(f.headers, d.b.qkey)
+	f.QKey = d.b.qkey
 	e.fabric.Inject(1, f.bytes(), Genuine)
 	w := d.b.received(1)
 	require.EqualValues(e, grhArea+7, w.Len)

@@ -57,19 +57,18 @@ func (e *env) watch(f func(s *seen) Verdict) *trace {
 }
 
 func look(p Packet) seen {
-	h := p.BTH()
 	s := seen{
-		from: p.From, op: h.Opcode(), Info: p.Info(), dest: h.Dest(), psn: h.PSN(), ackReq: h.AckReq(), se: h.Solicited(),
-		payload: len(p.Payload()),
+		from: p.From, op: p.Opcode, Info: p.Opcode.Info(), dest: p.DestQP, psn: p.PSN, ackReq: p.AckReq, se: p.Solicited,
+		payload: len(p.Payload),
 	}
 	if s.Headers&wire.HasAETH != 0 {
-		s.syn = p.AETH().Syndrome()
+		s.syn = p.Syndrome
 	}
 	if s.Headers&wire.HasRETH != 0 {
-		s.addr, s.length = p.RETH().Addr(), p.RETH().Len()
+		s.addr, s.length = p.VA, p.DMALen
 	}
 	if s.Headers&wire.HasAtomicETH != 0 {
-		s.addr = p.AtomicETH().Addr()
+		s.addr = p.VA
 	}
 	return s
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
@@ -34,10 +35,10 @@ func TestAlike(t *testing.T) {
 			id = uint16(r.Uint32())
 		}
 		a.Seal(p, b, id)
-		require.Equal(t, p.ICRC(b[:len(b)-ICRCLen], id), Packet{b: b}.ICRC())
+		require.Equal(t, p.ICRC(b[:len(b)-ICRCLen], id), binary.LittleEndian.Uint32(b[len(b)-ICRCLen:]))
 		require.True(t, c.Valid(p, b, id))
 		b[r.IntN(len(b))] ^= 1 << r.IntN(8)
 		_, right := p.Check(b, id)
-		require.Equal(t, right && p.ICRC(b[:len(b)-ICRCLen], id) == Packet{b: b}.ICRC(), c.Valid(p, b, id))
+		require.Equal(t, right && p.ICRC(b[:len(b)-ICRCLen], id) == binary.LittleEndian.Uint32(b[len(b)-ICRCLen:]), c.Valid(p, b, id))
 	}
 }

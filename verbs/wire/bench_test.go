@@ -43,13 +43,24 @@ func BenchmarkICRC(b *testing.B) {
 	}
 }
 
-func BenchmarkParse(b *testing.B) {
-	data := build(sample(WriteOnly, someData(1024)))
-	b.ReportAllocs()
-	for b.Loop() {
-		p, f := Parse(data)
-		if f != FaultNone || len(p.Payload()) != 1024 {
-			b.Fatal(f)
-		}
+func BenchmarkHeader(b *testing.B) {
+	for _, op := range []Opcode{SendOnly, Acknowledge, WriteOnly, CompareSwap, UDSendOnly} {
+		data := build(sample(op, ""))
+		var h Header
+		b.Run("parse/"+op.String(), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, f := h.Parse(data[:len(data)-ICRCLen]); f != FaultNone {
+					b.Fatal(f)
+				}
+			}
+		})
+		buf := make([]byte, MaxHeaderLen)
+		b.Run("put/"+op.String(), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				h.Put(buf)
+			}
+		})
 	}
 }

@@ -9,8 +9,8 @@ import (
 // BTHLen is the length of the base transport header in bytes.
 const BTHLen = 12
 
-// BTH is a view of a base transport header of at least BTHLen bytes. Each setter writes
-// one field and keeps the reserved bits.
+// BTH is a view of a base transport header of at least BTHLen bytes. Header is the
+// codec; the view serves code that reads few fields of many packets.
 //
 //	0 opcode | 1 SE, MigReq, PadCnt, TVer | 2-3 P_Key | 4 FECN, BECN, reserved
 //	5-7 destination QPN | 8 AckReq, reserved | 9-11 PSN
@@ -24,13 +24,11 @@ const bthCongestion = 4
 // mask24 covers a QPN, PSN or MSN.
 const mask24 = 1<<24 - 1
 
-// Bits of bytes 1, 4 and 8.
+// Bits of bytes 1 and 8.
 const (
 	bthSolicited = 1 << 7
 	bthMigrated  = 1 << 6
 	bthPadShift  = 4
-	bthFECN      = 1 << 7
-	bthBECN      = 1 << 6
 	bthAckReq    = 1 << 7
 )
 
@@ -39,20 +37,20 @@ type BTHFields struct {
 	Opcode    Opcode
 	Solicited bool
 	AckReq    bool
-	Pad       uint8 // 0 to 3 bytes
+	PadCnt    uint8 // 0 to 3 bytes
 	PKey      uint16
-	Dest      verbs.QPN
+	DestQP    verbs.QPN
 	PSN       verbs.PSN
 }
 
 // Put writes all fields. It sets MigReq, as hardware does; receivers ignore it.
 func (h BTH) Put(f *BTHFields) {
 	_ = h[BTHLen-1]
-	bits := bthMigrated | f.Pad<<bthPadShift
+	bits := bthMigrated | f.PadCnt<<bthPadShift
 	if f.Solicited {
 		bits |= bthSolicited
 	}
-	binary.BigEndian.PutUint64(h, uint64(f.Opcode)<<56|uint64(bits)<<48|uint64(f.PKey)<<32|uint64(f.Dest)&mask24)
+	binary.BigEndian.PutUint64(h, uint64(f.Opcode)<<56|uint64(bits)<<48|uint64(f.PKey)<<32|uint64(f.DestQP)&mask24)
 	psn := uint32(f.PSN) & mask24
 	if f.AckReq {
 		psn |= bthAckReq << 24
@@ -66,8 +64,8 @@ func (h BTH) Opcode() Opcode { return Opcode(h[0]) }
 // Solicited reports whether the solicited-event bit is set.
 func (h BTH) Solicited() bool { return h[1]&bthSolicited != 0 }
 
-// Pad returns the number of zero bytes between payload and ICRC, 0 to 3.
-func (h BTH) Pad() int { return int(h[1] >> bthPadShift & 3) }
+// PadCnt returns the number of zero bytes between payload and ICRC, 0 to 3.
+func (h BTH) PadCnt() int { return int(h[1] >> bthPadShift & 3) }
 
 // Version returns the transport header version; 0 is the only valid one.
 func (h BTH) Version() uint8 { return h[1] & 0xf }
@@ -75,14 +73,8 @@ func (h BTH) Version() uint8 { return h[1] & 0xf }
 // PKey returns the partition key.
 func (h BTH) PKey() uint16 { return binary.BigEndian.Uint16(h[2:]) }
 
-// FECN reports whether the forward congestion bit is set.
-func (h BTH) FECN() bool { return h[4]&bthFECN != 0 }
-
-// BECN reports whether the backward congestion bit is set.
-func (h BTH) BECN() bool { return h[4]&bthBECN != 0 }
-
-// Dest returns the destination QPN.
-func (h BTH) Dest() verbs.QPN { return verbs.QPN(binary.BigEndian.Uint32(h[4:]) & mask24) }
+// DestQP returns the destination QPN.
+func (h BTH) DestQP() verbs.QPN { return verbs.QPN(binary.BigEndian.Uint32(h[4:]) & mask24) }
 
 // AckReq reports whether the sender requests an ACK.
 func (h BTH) AckReq() bool { return h[8]&bthAckReq != 0 }
@@ -90,13 +82,25 @@ func (h BTH) AckReq() bool { return h[8]&bthAckReq != 0 }
 // PSN returns the packet sequence number.
 func (h BTH) PSN() verbs.PSN { return verbs.PSN(binary.BigEndian.Uint32(h[8:]) & mask24) }
 
-// SetAckReq sets the AckReq bit.
-func (h BTH) SetAckReq() { h[8] |= bthAckReq }
+// RETH is a view of an RDMA extended transport header: address, key and length of the
+// remote memory.
+type RETH []byte
 
-// SetPSN sets the packet sequence number.
-func (h BTH) SetPSN(p verbs.PSN) {
-	h[9], h[10], h[11] = byte(p>>16), byte(p>>8), byte(p)
+// Put writes the header; dmaLen is the length of the whole message.
+func (h RETH) Put(va uint64, rkey, dmaLen uint32) {
+	binary.BigEndian.PutUint64(h, va)
+	binary.BigEndian.PutUint32(h[8:], rkey)
+	binary.BigEndian.PutUint32(h[12:], dmaLen)
 }
+
+// VA returns the remote address.
+func (h RETH) VA() uint64 { return binary.BigEndian.Uint64(h) }
+
+// RKey returns the remote key.
+func (h RETH) RKey() uint32 { return binary.BigEndian.Uint32(h[8:]) }
+
+// DMALen returns the length of the whole message in bytes.
+func (h RETH) DMALen() uint32 { return binary.BigEndian.Uint32(h[12:]) }
 
 // PKeysMatch reports whether a port with key b accepts packets with key a. The low 15
 // bits must be equal and not zero, and at least one of the two must be a full member.

@@ -1,9 +1,9 @@
 // Package wire is the packet format of RoCEv2: InfiniBand's transport headers in UDP
 // datagrams.
 //
-// A header type is a view: a byte slice of the header's length with accessors. The
-// caller checks the length once with Parse, which never panics, whatever bytes it gets.
-// All fields are big-endian, except the ICRC, which is little-endian.
+// Header holds all fields of a packet's headers. It parses, appends and measures itself.
+// Parsing never panics, whatever bytes it gets. BTH and RETH are views, byte slices with
+// accessors, for code that reads few fields of many packets. All fields are big-endian, except the ICRC, which is little-endian.
 //
 //	IP | UDP, port 4791 | BTH 12 B | extension headers | payload | 0-3 B padding | ICRC 4 B
 //
@@ -14,6 +14,6 @@
 // socket does not show, and writes pcap files (Capture).
 //
 // The software RNIC uses it for its UDP link, and for any link with fault injection or
-// packet capture. Start reading at packet.go and opcode.go; docs/wire/roce.md shows the
+// packet capture. Start reading at header.go and opcode.go; docs/wire/roce.md shows the
 // layout of the bytes.
 package wire

@@ -16,8 +16,7 @@ func Example() {
 		fmt.Println("dropped:", fault)
 		return
 	}
-	h := p.BTH()
-	fmt.Printf("%v to QPN %#x, PSN %#x: %q\n", h.Opcode(), h.Dest(), h.PSN(), p.Payload())
+	fmt.Printf("%v to QPN %#x, PSN %#x: %q\n", p.Opcode, p.DestQP, p.PSN, p.Payload)
 
 	from := wire.NewPrefix(netip.MustParseAddrPort("10.0.0.2:4791"), netip.MustParseAddrPort("10.0.0.1:4791"))
 	id, ok := from.Check(b, 0)

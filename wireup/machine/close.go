@@ -62,6 +62,8 @@ func (s *step) stepClose(msg Msg) {
 		default:
 			s.fail(ReasonPeerLost)
 		}
+
+	default: // no other message has this role
 	}
 }
 

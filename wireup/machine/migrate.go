@@ -75,6 +75,8 @@ func (s *step) stepMigrate(msg Msg) {
 			s.proposed = None
 			s.closeIfReady()
 		}
+
+	default: // no other message has this role
 	}
 }
 

@@ -91,6 +91,8 @@ func (s *step) stepOpen(msg Msg) {
 
 	case MsgReject:
 		s.fail(ReasonRejected)
+
+	default: // no other message has this role
 	}
 }
 

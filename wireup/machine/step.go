@@ -49,6 +49,7 @@ func (m *Machine) Step(now ucs.Time, ev Event, acts []Action) []Action {
 			s.tick(now)
 		case EventDataReceived:
 			s.onPeerReady(ev.Pair)
+		default: // EventReceive, handled above
 		}
 	}
 	if before != StateClosed && before != StateFailed {
@@ -85,6 +86,7 @@ func (s *step) receive(ev Event) {
 		s.stepClose(msg)
 	case closed:
 		s.stepClosed(msg)
+	default: // ignored, returned above
 	}
 }
 

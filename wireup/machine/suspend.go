@@ -50,6 +50,8 @@ func (s *step) stepSuspend(msg Msg, busy bool) {
 		if s.suspending == p {
 			s.suspending = None
 		}
+
+	default: // no other message has this role
 	}
 }
 

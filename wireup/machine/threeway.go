@@ -121,6 +121,8 @@ func (s *step) stepOpenThreeWay(msg Msg) {
 		if p != None && p == s.lastRemote {
 			s.send(MsgReady, p)
 		}
+
+	default: // no other message has this role
 	}
 }
 

@@ -42,10 +42,11 @@ func TestTransitions(t *testing.T) {
 	}
 }
 
-// TestEveryTransition makes each transition of the table at least once: by the scenarios, and by a
-// peer that sends anything at any time.
+// TestEveryTransition makes each transition of the table at least once, whatever ran before: by the
+// scenarios, by closes at every moment, and by a peer that sends anything at any time.
 func TestEveryTransition(t *testing.T) {
 	TestScenarios(t)
+	TestCloseAtEveryMoment(t)
 	runs := uint64(400_000)
 	if testing.Short() {
 		runs = 10_000 // too few for all

@@ -7,9 +7,23 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
+// An ACK frees packets, and it is the only clock of an open flow: it measures round trips,
+// shows which packets are lost, and moves the window.
+//
+// Transmissions are numbered in the order in which they are sent, retransmissions included
+// (txPacket.tx). That order decides what is lost, not the order of sequence numbers. So a
+// packet that is lost again after its retransmission is detected like any other.
+//
+// Invariant: newest is the latest transmission that is known to have arrived. A packet whose
+// last transmission is later is in flight and never counts as lost. So however many ACKs
+// report a gap, each packet in it is retransmitted once per loss.
+//
+// Invariant: the marks arrived and lost exclude each other. A packet that arrives after it
+// counted as lost leaves numLost, and is not retransmitted any more.
+
 // HandleAck processes an ACK and appends the slots of the packets that have arrived to free.
 // sel reports packets after the cumulative ACK; nil: the ACK is piggybacked and reports none.
-// An ACK before una or after sent changes nothing.
+// An ACK before una or after nextTx changes nothing.
 //
 // It frees the arrived packets first. Then it updates the round-trip time, detects lost
 // packets, adapts the window and restarts the timer. It detects losses and grows the window
@@ -49,9 +63,21 @@ func (s *Sender) HandleAck(ack Seq, window uint8, sel *Selective, now ucs.Time, 
 		if repeated {
 			s.detectLoss()
 		}
-		s.growWindow(uint32(n))
+		// The window doubles per round trip at first (slow start), and grows by one packet per
+		// round trip after a loss. It does not grow while lost packets are outstanding.
+		switch {
+		case s.numLost != 0 || s.una.Diff(s.recovery) < 0:
+		case s.cwnd < s.ssthresh:
+			s.cwnd += uint32(n)
+		default:
+			if s.ackCount += uint32(n); s.ackCount >= s.cwnd {
+				s.ackCount -= s.cwnd
+				s.cwnd++
+			}
+		}
+		s.cwnd = min(s.cwnd, s.conf.Window)
 	}
-	s.noteReply(now)
+	s.lastReply, s.probes = now, 0
 	s.resetTimer(now)
 	if s.una == s.next && s.ended {
 		s.done()
@@ -96,8 +122,8 @@ func (s *Sender) applySelective(sel *Selective, free []uint32) []uint32 {
 	return free
 }
 
-// detectLoss marks packets as lost by comparison with the newest transmission that has arrived. A
-// packet is lost if it was sent at least s.reordering transmissions before that one. It is
+// detectLoss marks packets as lost by comparison with the newest transmission that has arrived,
+// and reduces the window at the first loss of a loss event. A packet is lost if it was sent at least s.reordering transmissions before that one. It is
 // also lost if it was sent half a round trip plus the variance before. This time grows with
 // s.reordering, up to a bound.
 //
@@ -118,14 +144,12 @@ func (s *Sender) detectLoss() {
 			s.inFlight--
 		}
 	}
-	if s.numLost > was && s.una.Diff(s.recovery) >= 0 {
-		s.reduceWindow()
+	if s.numLost == was || s.una.Diff(s.recovery) < 0 {
+		return
 	}
-}
 
-// reduceWindow reduces the window at the first loss of a loss event. It takes one half if the
-// smoothed round-trip time has grown, which indicates congestion, else an eighth.
-func (s *Sender) reduceWindow() {
+	// The first loss of a loss event reduces the window: by one half if the smoothed round-trip
+	// time has grown, which indicates congestion, else by an eighth.
 	s.recovery = s.nextTx
 	if s.numResent != 0 { // some of the packets retransmitted before had been lost
 		s.reordering = max(s.reordering/2, minReordering)
@@ -159,23 +183,6 @@ func (s *Sender) HandleDuplicates(n uint32) {
 	}
 }
 
-// growWindow grows the window after an ACK of n packets. It doubles per round trip at first
-// (slow start), and grows by one packet per round trip after a loss. It does not grow while
-// lost packets are outstanding.
-func (s *Sender) growWindow(n uint32) {
-	switch {
-	case s.numLost != 0 || s.una.Diff(s.recovery) < 0:
-	case s.cwnd < s.ssthresh:
-		s.cwnd += n
-	default:
-		if s.ackCount += n; s.ackCount >= s.cwnd {
-			s.ackCount -= s.cwnd
-			s.cwnd++
-		}
-	}
-	s.cwnd = min(s.cwnd, s.conf.Window)
-}
-
 // updatePushLimit updates the limit up to which messages are accepted.
 func (s *Sender) updatePushLimit() {
 	if s.ended {
@@ -186,6 +193,3 @@ func (s *Sender) updatePushLimit() {
 		s.pushLimit = s.windowEnd
 	}
 }
-
-// noteReply records that the receiver has replied.
-func (s *Sender) noteReply(now ucs.Time) { s.lastReply, s.probes = now, 0 }

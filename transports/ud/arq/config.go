@@ -14,11 +14,8 @@ type Config struct {
 	// that are accepted while the flow opens. It is at most Window.
 	Initial uint32
 	// AckEvery is the number of packets received in order after which an ACK is urgent.
-	// Fewer are acknowledged by a piggybacked ACK, or after AckDelay.
+	// Fewer are acknowledged by a piggybacked ACK, or when the user flushes ACKs.
 	AckEvery uint32
-	// AckDelay is the longest time that an ACK should wait to be piggybacked. Nothing in
-	// this package reads it. Package ud flushes ACKs when Progress reads the clock instead.
-	AckDelay time.Duration
 	// MinRTO and MaxRTO bound the retransmission time-out. FirstRTO is its value before a
 	// round trip was measured.
 	MinRTO, FirstRTO, MaxRTO time.Duration
@@ -32,8 +29,8 @@ type Config struct {
 // that are interrupted for seconds.
 var Default = Config{
 	Window: MaxWindow, Initial: 32,
-	AckEvery: 16, AckDelay: 50 * time.Microsecond,
-	MinRTO: 4 * time.Millisecond, FirstRTO: 20 * time.Millisecond, MaxRTO: time.Second,
+	AckEvery: 16,
+	MinRTO:   4 * time.Millisecond, FirstRTO: 20 * time.Millisecond, MaxRTO: time.Second,
 	KeepAlive: 10 * time.Second, PeerTimeout: 30 * time.Second,
 }
 

@@ -15,14 +15,14 @@
 //	                 <-- Ack ------    or piggybacked on a packet of another flow
 //	                 -- End ------>
 //	Sender: Done     <-- Ack ------
-//	                 -- Farewell ->    Receiver is removed; if this is lost, by a time-out
+//	                 -- CloseComplete -> Receiver is removed; if this is lost, by a time-out
 //
 // Every packet may be lost, duplicated, delayed or reordered. A retransmitted Connect gets
 // the same Accept. Simultaneous Connects create two flows.
 //
 // Packets to or from an earlier incarnation of a peer match no flow. Flow numbers contain a
 // generation, the first sequence number is random, and a Connect carries the name of its
-// target. The receiver of a packet of a flow that does not exist replies with Unknown. The
+// target. The receiver of a packet of a flow that does not exist replies with Reset. The
 // flow fails then, unless everything but its End was acknowledged.
 //
 // # Retransmission
@@ -42,8 +42,8 @@
 //
 // If no ACK arrives within the retransmission time-out of RFC 6298, only the oldest packet
 // is retransmitted, with a request for an ACK. The ACK reports all missing packets. The
-// time-out doubles up to Config.MaxRTO. The second time-out in a row reduces the window to
-// eight packets. So a peer that does not respond costs one packet per time-out, regardless
+// second time-out in a row reduces the window to eight packets. From then on the time-out
+// doubles, up to Config.MaxRTO. So a peer that does not respond costs one packet per time-out, regardless
 // of the number of unacknowledged packets. After Config.PeerTimeout the flow fails.
 //
 // Start reading at sender.go and receiver.go.

@@ -40,14 +40,14 @@ const (
 	// Reject replies to Connect if the interface has another name. AckOf and Ack are as in
 	// Accept.
 	Reject
-	// Reset replies to a numbered packet or Poke of a flow that does not exist. To and Seq
+	// Reset replies to a numbered packet or Probe of a flow that does not exist. To and Seq
 	// are those of that packet.
 	Reset
 	// CloseComplete informs the receiver To that the sender has received the ACK of the End. The
 	// receiver can be removed. Seq is the number after the End.
 	CloseComplete
 	// Close informs the sender AckOf that the acceptor closes. To is the receiver. The sender
-	// replies with Farewell.
+	// replies with CloseComplete.
 	Close
 	numControl
 )

@@ -7,7 +7,7 @@ import "github.com/goucx/goucx/ucs"
 // Concurrency: one goroutine at a time.
 type Mux struct {
 	conf *Config
-	// Name is the name of the interface. A Connect with another name is refused.
+	// Name is the name of the interface. A Connect with another name is rejected.
 	Name uint64
 	// Closed is set when the interface accepts no further flows.
 	Closed bool
@@ -62,8 +62,8 @@ func (m *Mux) ConnectHeader(f Flow, name uint64) Header {
 	return Header{A: wordA(Control, Connect, f, m.senders.at(f).una), C: name}
 }
 
-// HandleConnect processes a Connect from a peer and returns the reply: Accept, Bye if the
-// interface closes, or Refuse. Each copy of a Connect gets the Accept of the same flow.
+// HandleConnect processes a Connect from a peer and returns the reply: Accept, Close if the
+// interface closes, or Reject. Each copy of a Connect gets the Accept of the same flow.
 // made is the new flow; nil: none was created.
 func (m *Mux) HandleConnect(peer uint32, h *Header, window uint8, now ucs.Time) (reply Header, made *Receiver) {
 	o := origin{peer, h.To(), h.Seq()}
@@ -91,7 +91,7 @@ func (m *Mux) HandleConnect(peer uint32, h *Header, window uint8, now ucs.Time) 
 	}, made
 }
 
-// HandleReply processes an Accept, Refuse or Bye. It returns the flow that changed, or nil.
+// HandleReply processes an Accept, Reject or Close. It returns the flow that changed, or nil.
 func (m *Mux) HandleReply(h *Header, now ucs.Time) *Sender {
 	s := m.senders.at(h.AckOf())
 	switch {
@@ -110,7 +110,7 @@ func (m *Mux) HandleReply(h *Header, now ucs.Time) *Sender {
 	return nil
 }
 
-// HandleCloseComplete processes a Farewell. It returns the flow that can be removed, or nil. If
+// HandleCloseComplete processes a CloseComplete. It returns the flow that can be removed, or nil. If
 // closing is set, the flow need not have ended.
 func (m *Mux) HandleCloseComplete(h *Header, closing bool) *Receiver {
 	if r := m.receivers.at(h.To()); r != nil && (closing || r.ended && r.next == h.Seq()) {
@@ -119,20 +119,20 @@ func (m *Mux) HandleCloseComplete(h *Header, closing bool) *Receiver {
 	return nil
 }
 
-// ResetHeader returns the header of the Unknown that replies to h.
+// ResetHeader returns the header of the Reset that replies to h.
 func ResetHeader(h *Header) Header { return Header{A: wordA(Control, Reset, h.To(), h.Seq())} }
 
-// ResetFlowHeader returns the header of an Unknown that ends r without a packet to reply to.
+// ResetFlowHeader returns the header of a Reset that ends r without a packet to reply to.
 func ResetFlowHeader(r *Receiver) Header { return Header{A: wordA(Control, Reset, r.Local, r.next)} }
 
-// CloseHeader returns the header of the Bye for the sender of r.
+// CloseHeader returns the header of the Close for the sender of r.
 func CloseHeader(r *Receiver) Header {
 	return Header{A: wordA(Control, Close, r.Local, 0), B: uint64(r.Remote)<<8 | uint64(r.next)<<32}
 }
 
-// CloseReply returns the header of the Farewell that replies to a Bye.
-func CloseReply(bye *Header) Header {
-	return Header{A: wordA(Control, CloseComplete, bye.To(), bye.Ack())}
+// CloseReply returns the header of the CloseComplete that replies to a Close.
+func CloseReply(h *Header) Header {
+	return Header{A: wordA(Control, CloseComplete, h.To(), h.Ack())}
 }
 
 // AckHeader returns the header of an Ack of r, and clears the pending ACK. sel is the flow's
@@ -142,7 +142,13 @@ func AckHeader(r *Receiver, window uint8, sel *Selective) Header {
 }
 
 // EachReceiver calls f for each received flow.
-func (m *Mux) EachReceiver(f func(*Receiver)) { m.receivers.each(func(_ Flow, r *Receiver) { f(r) }) }
+func (m *Mux) EachReceiver(f func(*Receiver)) {
+	for i := range m.receivers.items {
+		if r := m.receivers.items[i].value; r != nil {
+			f(r)
+		}
+	}
+}
 
 // HasReceivers reports whether there are received flows.
 func (m *Mux) HasReceivers() bool { return len(m.accepted) > 0 }

@@ -36,7 +36,7 @@ type Receiver struct {
 	suspected bool // the time-out has expired once; the sender has one keepalive interval left
 	first     Seq
 
-	// Remote is the flow's number at its sender, Own its local number, Peer the user's number
+	// Remote is the flow's number at its sender, Local its local number, Peer the user's number
 	// of the peer. Tag is free for the user.
 	Remote, Local Flow
 	Peer, Tag     uint32
@@ -51,7 +51,7 @@ func NewReceiver(c *Config, first Seq, now ucs.Time) *Receiver {
 func (r *Receiver) Held() int { return int(r.held) }
 
 // Arrive processes packet q in slot. canHold reports whether there is memory to hold an
-// out-of-order packet. Without memory, such a packet is Beyond.
+// out-of-order packet. Without memory, such a packet is OutOfWindow.
 //
 //hot:bench BenchmarkFlow
 func (r *Receiver) Arrive(q Seq, slot uint32, ackReq, canHold bool, now ucs.Time) Verdict {
@@ -136,15 +136,15 @@ func (r *Receiver) End() { r.ended, r.ackNow = true, true }
 // Ended reports whether End was called.
 func (r *Receiver) Ended() bool { return r.ended }
 
-// HandleProbe processes a Poke.
+// HandleProbe processes a Probe.
 func (r *Receiver) HandleProbe(now ucs.Time) { r.lastRecv, r.suspected, r.ackNow = now, false, true }
 
-// AckPending reports whether an ACK is pending, Urgent whether it must be sent at once.
+// AckPending reports whether an ACK is pending.
 //
 //hot:bench BenchmarkFlow
 func (r *Receiver) AckPending() bool { return r.unacked != 0 || r.ackNow }
 
-// AckUrgent: see Owes.
+// AckUrgent reports whether an ACK is pending that must be sent at once.
 //
 //hot:bench BenchmarkFlow
 func (r *Receiver) AckUrgent() bool { return r.ackNow || r.unacked >= r.conf.AckEvery }

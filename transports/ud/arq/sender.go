@@ -81,14 +81,14 @@ const (
 )
 
 // Sender is the sending side of a flow. A slot is the user's number for the memory of a
-// packet. It belongs to the flow from Push until Acked or Reclaim returns it.
+// packet. It belongs to the flow from Push until HandleAck or Reclaim returns it.
 //
-// Push accepts messages up to limit. Transmit returns them while the congestion window cwnd
+// Push accepts messages up to pushLimit. Transmit returns them while the congestion window cwnd
 // and the receiver's window allow. ring holds them until they are acknowledged.
 //
-// Invariant: una <= sent <= next, in sequence order. ring holds all packets from una to
-// next. Of those before sent, each has arrived, is counted in flying, or is counted in
-// missing.
+// Invariant: una <= nextTx <= next, in sequence order. ring holds all packets from una to
+// next. Of those before nextTx, each has arrived, is counted in inFlight, or is counted in
+// numLost.
 //
 // Concurrency: one goroutine at a time.
 type Sender struct {
@@ -114,8 +114,8 @@ type Sender struct {
 	numLost   uint32 // packets that are lost and not yet retransmitted
 	firstLost Seq    // no lost packet is before it
 	// reordering is the distance in transmissions at which a packet counts as lost.
-	// repeated counts retransmissions of lost packets since the last loss event. prior is
-	// cwnd before that event. twice is the number of duplicates that the receiver reported.
+	// numResent counts retransmissions of lost packets since the last loss event. priorCwnd is
+	// cwnd before that event. duplicates is the number that the receiver reported.
 	reordering, numResent, priorCwnd, duplicates uint32
 	// newest is the newest transmission that is known to have arrived. An ACK that reports
 	// only older ones is no round-trip sample, since they may have waited at the receiver.
@@ -170,8 +170,7 @@ func (s *Sender) CanPush() bool { return s.pushLimit.Diff(s.next) > 0 }
 // To returns the flow's number at its receiver, 0 until the flow is open.
 func (s *Sender) To() Flow { return s.to }
 
-// Next returns the number of the next message. Acknowledged reports whether all messages
-// before a number have arrived.
+// Next returns the number of the next message.
 func (s *Sender) Next() Seq { return s.next }
 
 // Acknowledged reports whether all packets before q are acknowledged.
@@ -189,7 +188,7 @@ func (s *Sender) HasUnacked() bool {
 // Deadline returns the time before which Tick has nothing to do.
 func (s *Sender) Deadline() ucs.Time { return s.due }
 
-// Push accepts a message in slot. The caller has checked Room. It transmits what Transmit
+// Push accepts a message in slot. The caller has checked CanPush. It transmits what Transmit
 // returns.
 //
 //hot:bench BenchmarkFlow
@@ -201,7 +200,7 @@ func (s *Sender) Push(slot uint32) {
 	s.next++
 }
 
-// PushEnd accepts the End of the flow, regardless of Room. Nothing may be pushed after it.
+// PushEnd accepts the End of the flow, regardless of CanPush. Nothing may be pushed after it.
 func (s *Sender) PushEnd(reason uint8) {
 	if s.ended {
 		return
@@ -311,7 +310,7 @@ func (s *Sender) HandleAccept(to Flow, window uint8, now ucs.Time) {
 		s.updateRTT(now.Sub(s.lastReply))
 	}
 	s.backoff = 0
-	s.noteReply(now)
+	s.lastReply, s.probes = now, 0
 	s.updatePushLimit()
 	s.resetTimer(now)
 }
@@ -336,7 +335,7 @@ func (s *Sender) Reclaim(free []uint32) []uint32 {
 	return free
 }
 
-// HandleReset processes the receiver's Unknown, which replies to packet q. A receiver is removed
+// HandleReset processes the receiver's Reset, which replies to packet q. A receiver is removed
 // some time after its End; so if only the End is unacknowledged, the flow is Done.
 // Otherwise it fails.
 func (s *Sender) HandleReset(q Seq) {
@@ -350,7 +349,7 @@ func (s *Sender) HandleReset(q Seq) {
 	}
 }
 
-// CloseCompleteWord returns the first header word of the Farewell to send when the flow is Done.
+// CloseCompleteWord returns the first header word of the CloseComplete to send when the flow is Done.
 func (s *Sender) CloseCompleteWord() uint64 { return wordA(Control, CloseComplete, s.to, s.next) }
 
 func (s *Sender) done() { s.state, s.due, s.pushLimit = Done, never, s.next }

@@ -60,12 +60,3 @@ func (t *table[T]) remove(f Flow) {
 	t.items[i].gen = (t.items[i].gen + 1) % (1 << genBits)
 	t.free = append(t.free, i)
 }
-
-// each calls f for each value.
-func (t *table[T]) each(f func(Flow, *T)) {
-	for i := range t.items {
-		if v := t.items[i].value; v != nil {
-			f(Flow(uint32(i)|t.items[i].gen<<indexBits), v)
-		}
-	}
-}

@@ -59,9 +59,9 @@ const (
 	Nothing Action = iota
 	// SendConnect: send the Connect of the flow.
 	SendConnect
-	// SendProbe: send the result of Poke.
+	// SendProbe: send a packet with header word ProbeWord.
 	SendProbe
-	// ResendOldest: send the result of Oldest.
+	// ResendOldest: send the result of RetransmitOldest.
 	ResendOldest
 	// FlowFailed: the flow has failed.
 	FlowFailed
@@ -112,7 +112,7 @@ func (s *Sender) RetransmitOldest(now ucs.Time) (slot uint32, a uint64) {
 	return slot, a | ackReqBit
 }
 
-// ProbeWord returns the first header word of a Poke.
+// ProbeWord returns the first header word of a Probe.
 func (s *Sender) ProbeWord() uint64 { return wordA(Control, Probe, s.to, s.next) | ackReqBit }
 
 // ProbePending reports whether a probe or retransmission is unanswered.

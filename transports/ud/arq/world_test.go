@@ -346,7 +346,7 @@ func (h *host) run() {
 	case !owes:
 		h.ackAt = 0
 	case h.ackAt == 0 || now >= h.ackAt:
-		h.ackAt = now.Add(h.w.conf.AckDelay)
+		h.ackAt = now.Add(50 * time.Microsecond)
 	}
 	if owes {
 		due = min(due, h.ackAt)

@@ -25,32 +25,32 @@ func allOpcodes() (ops []wire.Opcode) {
 // randomPacket has n bytes of payload in up to four pieces, and every field that
 // its opcode carries.
 func randomPacket(r *rand.Rand, op wire.Opcode, n int) *packet {
-	p := &packet{
-		op: op, solicited: r.IntN(2) == 0, ackReq: r.IntN(2) == 0, pkey: uint16(r.Uint32()),
-		dest: verbs.QPN(r.Uint32() >> 8), psn: verbs.PSN(r.Uint32() >> 8), n: n,
+	p := &packet{Header: wire.Header{Opcode: op, Solicited: r.IntN(2) == 0, AckReq: r.IntN(2) == 0, PKey: uint16(r.Uint32()),
+		DestQP: verbs.QPN(r.Uint32() >> 8), PSN: verbs.PSN(r.Uint32() >> 8)}, n: n,
 	}
 	has := op.Info().Headers
 	if has&wire.HasAETH != 0 {
-		p.syndrome, p.msn = wire.Syndrome(r.Uint32()), r.Uint32()>>8
+		p.Syndrome, p.MSN = wire.Syndrome(r.Uint32()), r.Uint32()>>8
 	}
 	if has&(wire.HasImm|wire.HasIETH) != 0 {
-		p.imm = r.Uint32()
+		p.ImmDt = r.Uint32()
 	}
 	if has&(wire.HasRETH|wire.HasAtomicETH) != 0 {
-		p.addr, p.rkey = r.Uint64(), r.Uint32()
+		p.VA, p.RKey = r.Uint64(), r.Uint32()
 	}
 	if has&wire.HasRETH != 0 {
-		p.dlen = r.Uint32()
+		p.DMALen = r.Uint32()
 	}
 	if has&wire.HasAtomicETH != 0 {
-		p.swapAdd, p.compare = r.Uint64(), r.Uint64()
+		p.SwapDt, p.CmpDt = r.Uint64(), r.Uint64()
 	}
 	if has&wire.HasAtomicAckETH != 0 {
-		p.atomicOld = r.Uint64()
+		p.OrigRemDt = r.Uint64()
 	}
 	if has&wire.HasDETH != 0 {
-		p.qkey, p.srcQP = r.Uint32(), verbs.QPN(r.Uint32()>>8)
+		p.QKey, p.SrcQP = r.Uint32(), verbs.QPN(r.Uint32()>>8)
 	}
+	p.PadCnt = uint8(wire.Pad(n))
 	data := make([]byte, n)
 	for i := range data {
 		data[i] = byte(r.Uint32())
@@ -86,13 +86,13 @@ func TestCodecRoundTrip(t *testing.T) {
 			for range 50 {
 				p := randomPacket(r, op, payloadOf(r, op))
 				b := bytes.Repeat([]byte{0xaa}, 1024)
-				n := encode(p, b)
-				require.Equal(t, p.op.Info().PacketLen(p.n)-wire.ICRCLen, n)
+				n := p.encode(b)
+				require.Equal(t, p.Opcode.Info().PacketLen(p.n)-wire.ICRCLen, n)
 				w, f := wire.Parse(b[:n+wire.ICRCLen])
 				require.Equal(t, wire.FaultNone, f)
-				require.True(t, bytes.Equal(flat(p).sg[0], w.Payload()))
+				require.True(t, bytes.Equal(flat(p).sg[0], w.Payload))
 				var q packet
-				require.Equal(t, wire.FaultNone, decode(b[:n], &q))
+				require.Equal(t, wire.FaultNone, q.decode(b[:n]))
 				assert.Equal(t, flat(p), flat(&q))
 			}
 		})
@@ -105,22 +105,22 @@ func FuzzDecode(f *testing.F) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for _, op := range allOpcodes() {
 		b := make([]byte, 1024)
-		f.Add(b[:encode(randomPacket(r, op, payloadOf(r, op)), b)])
+		f.Add(b[:randomPacket(r, op, payloadOf(r, op)).encode(b)])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p packet
-		fault := decode(b, &p)
+		fault := p.decode(b)
 		_, want := wire.Parse(append(bytes.Clone(b), 0, 0, 0, 0))
 		require.Equal(t, want, fault)
 		if fault != wire.FaultNone {
 			require.Zero(t, p)
 			return
 		}
-		again := make([]byte, len(b)+maxHeaders)
-		n := encode(&p, again)
+		again := make([]byte, len(b)+wire.MaxHeaderLen)
+		n := p.encode(again)
 		require.Equal(t, len(b), n)
 		var q packet
-		require.Equal(t, wire.FaultNone, decode(again[:n], &q))
+		require.Equal(t, wire.FaultNone, q.decode(again[:n]))
 		require.Equal(t, flat(&p), flat(&q))
 	})
 }
