@@ -47,9 +47,14 @@ func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
 	w.count.Inc(cntRndvRequested)
 	wanted := min(n, uint64(len(w.slab.Bufs[i])))
 	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.ID(i), b: wanted}
-	if w.shouldRead(rx, wanted) {
-		ask.id = wire.RTL
-		request.As[recvOp](&w.slab.Slots[i]).recv = recvAwaitsKey
+	if wanted >= readMin {
+		if lane := w.replyLane(rx); lane != 0 {
+			wi := w.ifaces[w.lanes[lane].iface]
+			if wi.canRead() && wanted <= uint64(wi.iface.Attr().Get.MaxZcopy) {
+				ask.id = wire.RTL
+				request.As[recvOp](&w.slab.Slots[i]).recv = recvAwaitsKey
+			}
+		}
 	}
 	if !w.reply(rx, ask) {
 		w.completeFetch(i, ucs.Unreachable)
@@ -116,15 +121,25 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 		if i := wi.fetchByID(rx, id); i != 0 {
 			w.completeFetch(i, ucs.Canceled)
 		}
-	case rx.pendingReplies > 0 && w.dropRTS(rx, id):
-	case rx.pendingFetches > 0:
-		for i := range w.slab.Slots {
+	default:
+		if rx.pendingReplies > 0 { // no receive has requested it
+			for k := range w.unexpected {
+				if u := &w.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
+					w.dropUnexpected(uint32(k), ucs.Canceled)
+					return
+				}
+			}
+			if w.dropPrefetches(rx, id, false) || w.am.retainer.endRndvs(rx, id, false, ErrCanceled, ucs.Canceled) {
+				return
+			}
+		}
+		for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
 			if r := &w.slab.Slots[i]; fetchesFrom(r, rx) && request.As[recvOp](r).senderID == id {
 				w.completeFetch(uint32(i), ucs.Canceled)
 				return
 			}
 		}
-	default: // it crossed a message of this worker
+		// Otherwise it crossed a message of this worker.
 	}
 }
 
@@ -133,24 +148,12 @@ func fetchesFrom(s *request.Slot, src *rxConn) bool {
 	return s.Op.Receives() && s.State == request.StateLive && request.As[recvOp](s).requested() && request.As[recvOp](s).rx == src.index
 }
 
-// dropRTS drops the message of s whose RTS has this id, unless a receive has
-// requested it. It returns false if there is none.
-func (w *thread) dropRTS(rx *rxConn, id uint64) bool {
-	for k := range w.unexpected {
-		if u := &w.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
-			w.dropUnexpected(uint32(k), ucs.Canceled)
-			return true
-		}
-	}
-	return w.dropPrefetches(rx, id, false) || w.am.retainer.cancelRndv(rx, id)
-}
-
 // failRendezvous fails the messages that s announced and the receives that
 // requested data from it.
 func (w *thread) failRendezvous(rx *rxConn, reason error) {
 	if rx.pendingReplies > 0 {
 		w.dropPrefetches(rx, 0, true)
-		w.am.retainer.failRndvs(rx, reason)
+		w.am.retainer.endRndvs(rx, 0, true, reason, ucs.PeerFailed)
 		for k := range w.unexpected {
 			u := &w.unexpected[k]
 			if u.rx != rx.index {
@@ -168,17 +171,14 @@ func (w *thread) failRendezvous(rx *rxConn, reason error) {
 	}
 	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
 		if r := &w.slab.Slots[i]; fetchesFrom(r, rx) {
-			w.saveErr(uint32(i), &OpError{Op: r.Op.String(), Peer: w.rxConnName(rx), Err: reason})
+			err := &OpError{Op: r.Op.String(), Err: reason}
+			if rx.peer != 0 {
+				err.Peer = shortID(w.peers.UUID(rx.peer))
+			}
+			w.saveErr(uint32(i), err)
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
-}
-
-func (w *thread) rxConnName(rx *rxConn) string {
-	if rx.peer == 0 {
-		return ""
-	}
-	return shortID(w.peers.UUID(rx.peer))
 }
 
 // sendByID returns the slot of the send with this id, if it goes to the sender of s. It

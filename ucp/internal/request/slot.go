@@ -1,6 +1,6 @@
 // Package request has the slots of a worker's operations: the free list, the generations by which a
-// peer or a caller refers to an operation, chains of slots, and the completions that nobody has
-// claimed. Callbacks, registered memory and all else that refers to a worker stays in package ucp, by
+// peer or a caller refers to an operation, chains of slots, and the unclaimed completions.
+// Callbacks, registered memory and all else that refers to a worker stays in package ucp, by
 // the index of the slot. docs/requests.md has the states.
 package request
 
