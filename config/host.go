@@ -32,17 +32,6 @@ func dmiField(key string) string {
 	return strings.ReplaceAll(strings.ToLower(clean(key[len(filterDMI):])), " ", "_")
 }
 
-// applies reports whether every filter of the section, at any position in it, matches the host.
-// Patterns are globs; case is ignored.
-func (sec confSection) applies(host func() Host) bool {
-	for _, l := range sec.lines {
-		if isFilter(l.key) && !glob(strings.ToLower(l.value), strings.ToLower(host().field(l.key))) {
-			return false
-		}
-	}
-	return true
-}
-
 func (h Host) field(key string) string {
 	switch {
 	case strings.EqualFold(key, filterVendor):

@@ -45,7 +45,7 @@ func (s *Set) checkNames(src *sources, strict bool) {
 
 func (s *Set) unknown(e entry) error {
 	name := Prefix + e.name
-	if startsWithPrefix(e.name) { // as the user wrote it: ucx_tls is not UCX_ucx_tls
+	if len(e.name) >= len(Prefix) && strings.EqualFold(e.name[:len(Prefix)], Prefix) { // as the user wrote it: ucx_tls is not UCX_ucx_tls
 		name = e.name
 	}
 	return fmt.Errorf("unknown setting %s (%s)%s", printable(name), e.origin, s.suggest(e.name))
@@ -62,12 +62,6 @@ func printable(name string) string {
 		return fmt.Sprintf("%q", name)
 	}
 	return name
-}
-
-// startsWithPrefix reports whether a name starts with the prefix in any case. A prefix that is not
-// in capitals is invalid.
-func startsWithPrefix(name string) bool {
-	return len(name) >= len(Prefix) && strings.EqualFold(name[:len(Prefix)], Prefix)
 }
 
 // suggest returns "; did you mean UCX_X?" with the nearest name, or "" if none is near.

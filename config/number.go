@@ -67,9 +67,10 @@ func (q quantity) scale(unit, limit uint64) (uint64, error) {
 		}
 		return lo, nil
 	}
-	f, err := q.float(float64(unit))
-	if err != nil {
-		return 0, err
+	f, err := strconv.ParseFloat(q.number, 64)
+	f *= float64(unit)
+	if err != nil || math.IsInf(f, 0) {
+		return 0, errOverflow
 	}
 	// Above 2^53, which is below every limit, float64 cannot represent every integer. Near 2^64
 	// the conversion itself is undefined.
@@ -81,14 +82,6 @@ func (q quantity) scale(unit, limit uint64) (uint64, error) {
 		return 0, errUnderflow // a time-out of 0.1 ns is not "no time-out"
 	}
 	return uint64(n), nil
-}
-
-func (q quantity) float(unit float64) (float64, error) {
-	f, err := strconv.ParseFloat(q.number, 64)
-	if err != nil || math.IsInf(f*unit, 0) {
-		return 0, errOverflow
-	}
-	return f * unit, nil
 }
 
 // binaryPrefix returns the factor of k, m, g or t in either case, or 0.

@@ -24,20 +24,16 @@ func SearchPath(env []string) []string {
 	}
 	for _, name := range []string{"HOME", Prefix + configDirName} {
 		if dir, ok := lookup(env, name); ok && dir != "" {
-			dirs = append(dirs, absolute(dir))
+			if abs, err := filepath.Abs(dir); err == nil {
+				dir = abs
+			}
+			dirs = append(dirs, dir)
 		}
 	}
 	if cwd, err := os.Getwd(); err == nil {
 		dirs = append(dirs, cwd)
 	}
 	return lastOnly(dirs)
-}
-
-func absolute(dir string) string {
-	if abs, err := filepath.Abs(dir); err == nil {
-		return abs
-	}
-	return dir
 }
 
 func lastOnly(dirs []string) []string {

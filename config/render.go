@@ -64,8 +64,11 @@ func Markdown(w io.Writer, tables ...Table) error {
 		if wider := r.Fallbacks(); len(wider) > 0 {
 			help += " Inherits " + strings.Join(prefixed(wider), ", ") + "."
 		}
-		fmt.Fprintf(b, "| `%s%s` | %s | %s | %s |\n", Prefix, r.Name(),
-			code(withUnit(r.Default(), r.Unit())), cell(r.Allowed()), cell(help))
+		def := "(empty)"
+		if text := withUnit(r.Default(), r.Unit()); text != "" {
+			def = "`" + cell(text) + "`"
+		}
+		fmt.Fprintf(b, "| `%s%s` | %s | %s | %s |\n", Prefix, r.Name(), def, cell(r.Allowed()), cell(help))
 	}
 	return b.Flush()
 }
@@ -84,13 +87,6 @@ func prefixed(names []string) []string {
 		out[i] = Prefix + n
 	}
 	return out
-}
-
-func code(text string) string {
-	if text == "" {
-		return "(empty)"
-	}
-	return "`" + cell(text) + "`"
 }
 
 // cell converts text for one cell of a Markdown table.

@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -84,7 +85,11 @@ func (s *sources) readConf(path string, text []byte, host func() Host) {
 		s.fail(fmt.Errorf("%s:%d: want key=value or [section]", path, n))
 	}
 	for _, sec := range sections {
-		if sec.applies(host) {
+		// Every filter of the section, at any position in it, must match the host; case is ignored.
+		differs := func(l confLine) bool {
+			return isFilter(l.key) && !glob(strings.ToLower(l.value), strings.ToLower(host().field(l.key)))
+		}
+		if !slices.ContainsFunc(sec.lines, differs) {
 			s.addSection(path, sec)
 		}
 	}

@@ -36,11 +36,8 @@ func newUCPAM(s *ucpSide) (kernel, error) {
 	k.arrivedUntil = &runUntil{s.link, func() bool { return k.got >= k.want || k.bad != nil }}
 	k.fetched = k.fetchEnds
 	k.echo = k.echoPlain
-	switch {
-	case s.p.Validate:
-		k.echo = k.echoChecked
-	case s.p.Sleep:
-		k.echo = k.echoAsleep
+	if s.p.Validate || s.p.Sleep {
+		k.echo = k.echoSlow
 	}
 	if s.p.Registered {
 		k.opts.Mem = s.out
@@ -170,24 +167,10 @@ func (k *ucpAM) echoPlain(n int64, st *stamps) error {
 	return k.bad
 }
 
+// echoSlow is echoPlain with validation, or for a side that sleeps while it waits.
+//
 //go:noinline
-func (k *ucpAM) echoAsleep(n int64, st *stamps) error {
-	ep, header, out, l := k.ep, k.header, k.buf, k.link
-	for range n {
-		if err := k.await(1); err != nil {
-			return err
-		}
-		r := ep.AMSend(amMeasured, header, out)
-		st.tick()
-		if err := r.Wait(l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *ucpAM) echoChecked(n int64, st *stamps) error {
+func (k *ucpAM) echoSlow(n int64, st *stamps) error {
 	for range n {
 		if err := k.await(1); err != nil {
 			return err

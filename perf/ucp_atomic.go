@@ -9,6 +9,7 @@ type ucpAtomic[T uint32 | uint64] struct {
 	*ucpSide
 	loop    func(n int) error
 	stamped func(n int, st *stamps) error
+	post    func() ucp.Fetch[T]
 	word    ucp.Atomic[T]
 	fetches []ucp.Fetch[T] // outstanding, with a window above 1
 	next    int
@@ -21,25 +22,19 @@ func newUCPAtomic[T uint32 | uint64](s *ucpSide) (kernel, error) {
 		return nil, err
 	}
 	k := &ucpAtomic[T]{ucpSide: s, word: word, fetches: make([]ucp.Fetch[T], len(s.window))}
-	one := len(k.fetches) == 1
+	k.loop = k.burstFetch
 	switch s.test.Op { //nolint:exhaustive // the others are no atomics
 	case OpAdd:
 		k.loop = k.burstAdd
 	case OpFetchAdd:
-		k.loop = k.burstFetchAdd
-		if one {
+		k.post = func() ucp.Fetch[T] { return k.word.FetchAdd(1) }
+		if len(k.fetches) == 1 {
 			k.loop, k.stamped = k.waitFetchAdd, k.eachFetchAdd
 		}
 	case OpSwap:
-		k.loop = k.burstSwap
-		if one {
-			k.loop = k.waitSwap
-		}
+		k.post = func() ucp.Fetch[T] { return k.word.Swap(1) }
 	case OpCompareSwap:
-		k.loop = k.burstCompareSwap
-		if one {
-			k.loop = k.waitCompareSwap
-		}
+		k.post = func() ucp.Fetch[T] { return k.word.CompareAndSwap(0, 1) }
 	}
 	return k, nil
 }
@@ -101,41 +96,16 @@ func (k *ucpAtomic[T]) burstAdd(n int) error {
 	return nil
 }
 
+// burstFetch posts n fetches; a slot of the window is read before it is used again.
+//
 //go:noinline
-func (k *ucpAtomic[T]) burstFetchAdd(n int) error {
-	word := k.word
+func (k *ucpAtomic[T]) burstFetch(n int) error {
 	for range n {
 		f, err := k.nextFetch()
 		if err != nil {
 			return err
 		}
-		*f = word.FetchAdd(1)
-	}
-	return nil
-}
-
-//go:noinline
-func (k *ucpAtomic[T]) burstSwap(n int) error {
-	word := k.word
-	for range n {
-		f, err := k.nextFetch()
-		if err != nil {
-			return err
-		}
-		*f = word.Swap(1)
-	}
-	return nil
-}
-
-//go:noinline
-func (k *ucpAtomic[T]) burstCompareSwap(n int) error {
-	word := k.word
-	for range n {
-		f, err := k.nextFetch()
-		if err != nil {
-			return err
-		}
-		*f = word.CompareAndSwap(0, 1)
+		*f = k.post()
 	}
 	return nil
 }
@@ -147,28 +117,6 @@ func (k *ucpAtomic[T]) waitFetchAdd(n int) error {
 	word, l := k.word, k.link
 	for range n {
 		if _, err := word.FetchAdd(1).Wait(l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *ucpAtomic[T]) waitSwap(n int) error {
-	word, l := k.word, k.link
-	for range n {
-		if _, err := word.Swap(1).Wait(l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *ucpAtomic[T]) waitCompareSwap(n int) error {
-	word, l := k.word, k.link
-	for range n {
-		if _, err := word.CompareAndSwap(0, 1).Wait(l); err != nil {
 			return err
 		}
 	}

@@ -28,14 +28,11 @@ func newUCPPut(s *ucpSide) kernel {
 	k.echo, k.loop = k.echoPlain, k.burstPlain
 	if s.p.Registered {
 		k.opts = ucp.Opts{Mem: s.out}
-		k.echo, k.loop = k.echoWith, k.burstWith
+		k.loop = k.burstWith
 	}
 	k.arrived = func() bool { return k.last.is(k.seq) }
-	if s.p.Sleep {
-		k.echo = k.echoAsleep
-	}
-	if s.p.Validate {
-		k.echo = k.echoChecked
+	if s.p.Registered || s.p.Sleep || s.p.Validate {
+		k.echo = k.echoSlow
 	}
 	return k
 }
@@ -90,13 +87,20 @@ func (k *ucpPut) await() error {
 	return nil
 }
 
-// echoAsleep is echoPlain for a side that sleeps while it waits.
+// echoSlow is echoPlain with registered memory, with validation, or for a side that sleeps while it
+// waits.
 //
 //go:noinline
-func (k *ucpPut) echoAsleep(n int64, st *stamps) error {
+func (k *ucpPut) echoSlow(n int64, st *stamps) error {
+	in := k.mem.Bytes()[:len(k.buf)]
 	for range n {
 		if err := k.await(); err != nil {
 			return err
+		}
+		if k.p.Validate {
+			if err := awaitPattern(in, k.seq, k.idle); err != nil {
+				return fmt.Errorf("%v: %w", k.ep.Info().Peer, err)
+			}
 		}
 		if err := k.put(); err != nil {
 			return err
@@ -133,44 +137,6 @@ func (k *ucpPut) echoPlain(n int64, st *stamps) error {
 		if err := r.Wait(l); err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *ucpPut) echoWith(n int64, st *stamps) error {
-	key, p, last, l, o := k.key, k.buf, k.last, k.link, k.opts
-	for range n {
-		k.seq++
-		for !last.is(k.seq) {
-			if err := k.idle(); err != nil {
-				return err
-			}
-		}
-		p[len(p)-1] = k.seq + k.lead
-		r := key.PutWith(p, 0, o)
-		st.tick()
-		if err := r.Wait(l); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *ucpPut) echoChecked(n int64, st *stamps) error {
-	in := k.mem.Bytes()[:len(k.buf)]
-	for range n {
-		if err := k.await(); err != nil {
-			return err
-		}
-		if err := awaitPattern(in, k.seq, k.idle); err != nil {
-			return fmt.Errorf("%v: %w", k.ep.Info().Peer, err)
-		}
-		if err := k.put(); err != nil {
-			return err
-		}
-		st.tick()
 	}
 	return nil
 }

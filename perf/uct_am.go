@@ -41,12 +41,12 @@ func newUCTAM(s *uctSide) uctKernel {
 	case Short:
 		k.form = form{k.postShort, k.echoShort, k.burstShort}
 	case Bcopy:
-		k.form = form{k.postBcopy, k.echoBcopy, k.burstBcopy}
+		k.form = form{k.postBcopy, k.echoPost, k.burstPost}
 	case Zcopy:
-		k.form = form{k.postZcopy, k.echoZcopy, k.burstZcopy}
+		k.form = form{k.postZcopy, k.echoPost, k.burstPost}
 	}
 	if s.p.Validate {
-		k.form.echo = k.echoChecked
+		k.form.echo = k.echoPost
 	}
 	return k
 }
@@ -106,19 +106,7 @@ func (k *uctAM) sendFirst() error {
 		fill(k.message(), k.filled)
 		k.filled++
 	}
-	for {
-		switch st := k.form.post(); st {
-		case ucs.OK:
-			return nil
-		case ucs.InProgress:
-			k.inFlight++
-			return nil
-		default:
-			if err := k.retry(st); err != nil {
-				return err
-			}
-		}
-	}
+	return k.postOne(k.form.post)
 }
 
 // await waits for the next message of a ping-pong.
@@ -137,16 +125,11 @@ func (k *uctAM) acknowledge() error {
 	if k.got-k.acks < (k.window+1)/2 {
 		return nil
 	}
-	for {
-		st := k.ep.AMShort(amAck, uint64(k.got), nil)
-		if st == ucs.OK {
-			k.acks = k.got
-			return nil
-		}
-		if err := k.retry(st); err != nil {
-			return err
-		}
+	if err := k.postOne(func() uct.Status { return k.ep.AMShort(amAck, uint64(k.got), nil) }); err != nil {
+		return err
 	}
+	k.acks = k.got
+	return nil
 }
 
 // room waits until the window has room for another message.
@@ -211,64 +194,10 @@ func (k *uctAM) echoShort(n int64, st *stamps) error {
 	return nil
 }
 
-//go:noinline
-func (k *uctAM) echoBcopy(n int64, st *stamps) error {
-	ep, p := k.ep, k.data
-	for range n {
-		k.sent++
-		for k.got < k.sent {
-			if err := k.idle(); err != nil {
-				return err
-			}
-		}
-		for {
-			b, s := ep.ReserveAM(amData, 0, len(p))
-			if s == ucs.OK {
-				copy(b, p)
-				ep.CommitAM(len(p))
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-		st.tick()
-	}
-	return nil
-}
-
-//go:noinline
-func (k *uctAM) echoZcopy(n int64, st *stamps) error {
-	ep, head, vecs := k.ep, k.head, k.vecs
-	for range n {
-		k.sent++
-		for k.got < k.sent || k.inFlight > 0 {
-			if err := k.idle(); err != nil {
-				return err
-			}
-		}
-		for {
-			s := ep.AMZcopy(amData, 0, head, vecs, 1)
-			if s == ucs.OK {
-				break
-			}
-			if s == ucs.InProgress {
-				k.inFlight++
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-		st.tick()
-	}
-	return nil
-}
-
-// echoChecked is any form with validation of each message by HandleAM.
+// echoPost is the ping-pong of all forms but short, and of those with validation by HandleAM.
 //
 //go:noinline
-func (k *uctAM) echoChecked(n int64, st *stamps) error {
+func (k *uctAM) echoPost(n int64, st *stamps) error {
 	for range n {
 		if err := k.await(); err != nil {
 			return err
@@ -307,55 +236,18 @@ func (k *uctAM) burstShort(n int) error {
 	return nil
 }
 
+// burstPost is the stream of all forms but short.
+//
 //go:noinline
-func (k *uctAM) burstBcopy(n int) error {
-	ep, p := k.ep, k.data
+func (k *uctAM) burstPost(n int) error {
 	for range n {
 		if k.sent-k.acked >= k.window {
 			if err := k.room(); err != nil {
 				return err
 			}
 		}
-		for {
-			b, s := ep.ReserveAM(amData, 0, len(p))
-			if s == ucs.OK {
-				copy(b, p)
-				ep.CommitAM(len(p))
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-		k.sent++
-	}
-	return nil
-}
-
-//go:noinline
-func (k *uctAM) burstZcopy(n int) error {
-	ep, head, vecs := k.ep, k.head, k.vecs
-	for range n {
-		if k.sent-k.acked >= k.window {
-			if err := k.room(); err != nil {
-				return err
-			}
-		}
-		for {
-			s := ep.AMZcopy(amData, 0, head, vecs, 1)
-			if s == ucs.OK {
-				break
-			}
-			if s == ucs.InProgress {
-				k.inFlight++
-				if err := k.drain(k.limit - 1); err != nil {
-					return err
-				}
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
+		if err := k.postAll(1, k.limit, k.form.post); err != nil {
+			return err
 		}
 		k.sent++
 	}

@@ -28,11 +28,11 @@ func newUCTAtomic(s *uctSide) uctKernel {
 	case s.test.Op == OpAdd && wide:
 		k.loop, k.echo, k.post = k.burstAdd64, k.echo64, k.add64
 	case s.test.Op == OpAdd:
-		k.loop, k.echo, k.post = k.burstAdd32, k.echo32, k.add32
+		k.loop, k.echo, k.post = k.burstPost, k.echoPost, k.add32
 	case wide:
-		k.loop = k.burstFetch64
+		k.loop, k.post = k.burstPost, k.fetch64
 	default:
-		k.loop = k.burstFetch32
+		k.loop, k.post = k.burstPost, k.fetch32
 	}
 	return k
 }
@@ -47,31 +47,27 @@ func (k *uctAtomic) active(n int64, st *stamps) error {
 		}
 		return k.flush()
 	}
-	for s := k.post(); s != ucs.OK; s = k.post() {
-		if err := k.retry(s); err != nil {
-			return err
-		}
+	if err := k.postOne(k.post); err != nil {
+		return err
 	}
 	st.restamp()
 	if err := k.echo(n-1, st); err != nil {
 		return err
 	}
+	err := k.await()
+	st.tick()
+	return err
+}
+
+// await waits until the other side has incremented the word once more.
+func (k *uctAtomic) await() error {
 	k.seen++
-	for !k.arrived() {
+	for k.p.Size() == 4 && k.half.Load() != uint32(k.seen) || k.p.Size() != 4 && k.word.Load() != k.seen {
 		if err := k.idle(); err != nil {
 			return err
 		}
 	}
-	st.tick()
 	return nil
-}
-
-// arrived reports whether the other side has incremented the word to the awaited value.
-func (k *uctAtomic) arrived() bool {
-	if k.p.Size() == 4 {
-		return k.half.Load() == uint32(k.seen)
-	}
-	return k.word.Load() == k.seen
 }
 
 func (k *uctAtomic) passive(n int64) error {
@@ -86,7 +82,32 @@ func (k *uctAtomic) burst(n int) error            { return k.loop(n) }
 func (k *uctAtomic) each(n int, st *stamps) error { return eachOf(k, n, st) }
 func (k *uctAtomic) add64() uct.Status            { return k.ep.Atomic64(uct.AtomicAdd, 1, k.addr, k.key) }
 
-func (k *uctAtomic) add32() uct.Status { return k.ep.Atomic32(uct.AtomicAdd, 1, k.addr, k.key) }
+func (k *uctAtomic) add32() uct.Status     { return k.ep.Atomic32(uct.AtomicAdd, 1, k.addr, k.key) }
+func (k *uctAtomic) burstPost(n int) error { return k.postAll(n, k.limit, k.post) }
+
+func (k *uctAtomic) fetch64() uct.Status {
+	_, st := k.ep.Fetch64(k.op, 1, 0, k.addr, k.key, 1)
+	return st
+}
+
+func (k *uctAtomic) fetch32() uct.Status {
+	_, st := k.ep.Fetch32(k.op, 1, 0, k.addr, k.key, 1)
+	return st
+}
+
+// echoPost is the ping-pong of 32-bit words.
+func (k *uctAtomic) echoPost(n int64, st *stamps) error {
+	for range n {
+		if err := k.await(); err != nil {
+			return err
+		}
+		if err := k.postOne(k.post); err != nil {
+			return err
+		}
+		st.tick()
+	}
+	return nil
+}
 
 //go:noinline
 func (k *uctAtomic) echo64(n int64, st *stamps) error {
@@ -113,101 +134,12 @@ func (k *uctAtomic) echo64(n int64, st *stamps) error {
 }
 
 //go:noinline
-func (k *uctAtomic) echo32(n int64, st *stamps) error {
-	ep, addr, key, word := k.ep, k.addr, k.key, k.half
-	for range n {
-		k.seen++
-		for word.Load() != uint32(k.seen) {
-			if err := k.idle(); err != nil {
-				return err
-			}
-		}
-		for {
-			s := ep.Atomic32(uct.AtomicAdd, 1, addr, key)
-			if s == ucs.OK {
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-		st.tick()
-	}
-	return nil
-}
-
-//go:noinline
 func (k *uctAtomic) burstAdd64(n int) error {
 	ep, addr, key := k.ep, k.addr, k.key
 	for range n {
 		for {
 			s := ep.Atomic64(uct.AtomicAdd, 1, addr, key)
 			if s == ucs.OK {
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *uctAtomic) burstAdd32(n int) error {
-	ep, addr, key := k.ep, k.addr, k.key
-	for range n {
-		for {
-			s := ep.Atomic32(uct.AtomicAdd, 1, addr, key)
-			if s == ucs.OK {
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *uctAtomic) burstFetch64(n int) error {
-	ep, op, addr, key := k.ep, k.op, k.addr, k.key
-	for range n {
-		for {
-			_, s := ep.Fetch64(op, 1, 0, addr, key, 1)
-			if s == ucs.OK {
-				break
-			}
-			if s == ucs.InProgress {
-				k.inFlight++
-				if err := k.drain(k.limit - 1); err != nil {
-					return err
-				}
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *uctAtomic) burstFetch32(n int) error {
-	ep, op, addr, key := k.ep, k.op, k.addr, k.key
-	for range n {
-		for {
-			_, s := ep.Fetch32(op, 1, 0, addr, key, 1)
-			if s == ucs.OK {
-				break
-			}
-			if s == ucs.InProgress {
-				k.inFlight++
-				if err := k.drain(k.limit - 1); err != nil {
-					return err
-				}
 				break
 			}
 			if err := k.retry(s); err != nil {

@@ -20,9 +20,13 @@ func newUCTGet(s *uctSide) uctKernel {
 	case Short:
 		k.loop = k.burstShort
 	case Bcopy:
-		k.loop = k.burstBcopy
+		k.loop = func(n int) error {
+			return k.postAll(n, k.limit, func() uct.Status { return k.ep.GetBcopy(k.data, k.addr, k.key, 1) })
+		}
 	case Zcopy:
-		k.loop = k.burstZcopy
+		k.loop = func(n int) error {
+			return k.postAll(n, k.limit, func() uct.Status { return k.ep.GetZcopy(k.vecs, k.addr, k.key, 1) })
+		}
 	}
 	return k
 }
@@ -46,54 +50,6 @@ func (k *uctGet) burstShort(n int) error {
 		for {
 			s := ep.GetShort(p, addr, key)
 			if s == ucs.OK {
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *uctGet) burstBcopy(n int) error {
-	ep, p, addr, key := k.ep, k.data, k.addr, k.key
-	for range n {
-		for {
-			s := ep.GetBcopy(p, addr, key, 1)
-			if s == ucs.OK {
-				break
-			}
-			if s == ucs.InProgress {
-				k.inFlight++
-				if err := k.drain(k.limit - 1); err != nil {
-					return err
-				}
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *uctGet) burstZcopy(n int) error {
-	ep, vecs, addr, key := k.ep, k.vecs, k.addr, k.key
-	for range n {
-		for {
-			s := ep.GetZcopy(vecs, addr, key, 1)
-			if s == ucs.OK {
-				break
-			}
-			if s == ucs.InProgress {
-				k.inFlight++
-				if err := k.drain(k.limit - 1); err != nil {
-					return err
-				}
 				break
 			}
 			if err := k.retry(s); err != nil {

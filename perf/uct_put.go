@@ -28,12 +28,12 @@ func newUCTPut(s *uctSide) uctKernel {
 	case Short:
 		k.form = form{k.postShort, k.echoShort, k.burstShort}
 	case Bcopy:
-		k.form = form{k.postBcopy, k.echoBcopy, k.burstBcopy}
+		k.form = form{k.postBcopy, k.echoPost, k.burstPost}
 	case Zcopy:
-		k.form = form{k.postZcopy, k.echoZcopy, k.burstZcopy}
+		k.form = form{k.postZcopy, k.echoPost, k.burstPost}
 	}
 	if s.p.Validate {
-		k.form.echo = k.echoChecked
+		k.form.echo = k.echoPost
 	}
 	return k
 }
@@ -97,19 +97,7 @@ func (k *uctPut) sendFirst(seq byte) error {
 		fill(k.data, int64(seq))
 	}
 	k.buf[k.end] = seq
-	for {
-		switch st := k.form.post(); st {
-		case ucs.OK:
-			return nil
-		case ucs.InProgress:
-			k.inFlight++
-			return nil
-		default:
-			if err := k.retry(st); err != nil {
-				return err
-			}
-		}
-	}
+	return k.postOne(k.form.post)
 }
 
 // await waits for the next message.
@@ -125,6 +113,7 @@ func (k *uctPut) await() error {
 
 func (k *uctPut) burst(n int) error            { return k.form.burst(n) }
 func (k *uctPut) each(n int, st *stamps) error { return eachOf(k, n, st) }
+func (k *uctPut) burstPost(n int) error        { return k.postAll(n, k.limit, k.form.post) }
 func (k *uctPut) postShort() uct.Status        { return k.ep.PutShort(k.data, k.addr, k.key) }
 func (k *uctPut) postBcopy() uct.Status        { return k.ep.PutBcopy(k.data, k.addr, k.key, 1) }
 func (k *uctPut) postZcopy() uct.Status        { return k.ep.PutZcopy(k.vecs, k.addr, k.key, 1) }
@@ -155,79 +144,21 @@ func (k *uctPut) echoShort(n int64, st *stamps) error {
 	return nil
 }
 
-//go:noinline
-func (k *uctPut) echoBcopy(n int64, st *stamps) error {
-	ep, p, addr, key, last := k.ep, k.data, k.addr, k.key, k.last
-	lead := k.reply() - k.seq
-	for range n {
-		k.seq++
-		for !last.is(k.seq) {
-			if err := k.idle(); err != nil {
-				return err
-			}
-		}
-		p[len(p)-1] = k.seq + lead
-		for {
-			s := ep.PutBcopy(p, addr, key, 1)
-			if s == ucs.OK {
-				break
-			}
-			if s == ucs.InProgress {
-				k.inFlight++
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-		st.tick()
-	}
-	return nil
-}
-
-//go:noinline
-func (k *uctPut) echoZcopy(n int64, st *stamps) error {
-	ep, p, vecs, addr, key, last := k.ep, k.buf, k.vecs, k.addr, k.key, k.last
-	lead, end := k.reply()-k.seq, k.end
-	for range n {
-		k.seq++
-		for !last.is(k.seq) || k.inFlight > 0 {
-			if err := k.idle(); err != nil {
-				return err
-			}
-		}
-		p[end] = k.seq + lead
-		for {
-			s := ep.PutZcopy(vecs, addr, key, 1)
-			if s == ucs.OK {
-				break
-			}
-			if s == ucs.InProgress {
-				k.inFlight++
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-		st.tick()
-	}
-	return nil
-}
-
-// echoChecked is any form with validation of each message. The last byte may become visible before
-// the others, so it waits for them for a short time.
+// echoPost is the ping-pong of the forms that may remain in flight, and of all with validation. The
+// last byte may become visible before the others, so it waits for them for a short time.
 //
 //go:noinline
-func (k *uctPut) echoChecked(n int64, st *stamps) error {
+func (k *uctPut) echoPost(n int64, st *stamps) error {
 	lead := k.reply() - k.seq
 	in := k.mem.Bytes()[:len(k.data)]
 	for range n {
 		if err := k.await(); err != nil {
 			return err
 		}
-		if err := awaitPattern(in, k.seq, k.idle); err != nil {
-			return fmt.Errorf("over %s: %w", k.name, err)
+		if k.p.Validate {
+			if err := awaitPattern(in, k.seq, k.idle); err != nil {
+				return fmt.Errorf("over %s: %w", k.name, err)
+			}
 		}
 		if err := k.sendFirst(k.seq + lead); err != nil {
 			return err
@@ -259,54 +190,6 @@ func (k *uctPut) burstShort(n int) error {
 		for {
 			s := ep.PutShort(p, addr, key)
 			if s == ucs.OK {
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *uctPut) burstBcopy(n int) error {
-	ep, p, addr, key := k.ep, k.data, k.addr, k.key
-	for range n {
-		for {
-			s := ep.PutBcopy(p, addr, key, 1)
-			if s == ucs.OK {
-				break
-			}
-			if s == ucs.InProgress {
-				k.inFlight++
-				if err := k.drain(k.limit - 1); err != nil {
-					return err
-				}
-				break
-			}
-			if err := k.retry(s); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-//go:noinline
-func (k *uctPut) burstZcopy(n int) error {
-	ep, vecs, addr, key := k.ep, k.vecs, k.addr, k.key
-	for range n {
-		for {
-			s := ep.PutZcopy(vecs, addr, key, 1)
-			if s == ucs.OK {
-				break
-			}
-			if s == ucs.InProgress {
-				k.inFlight++
-				if err := k.drain(k.limit - 1); err != nil {
-					return err
-				}
 				break
 			}
 			if err := k.retry(s); err != nil {

@@ -261,24 +261,45 @@ func (s *uctSide) drain(limit int) error {
 	return nil
 }
 
-// flush waits until the posted operations have taken effect on the other side.
-func (s *uctSide) flush() error {
-	if err := s.drain(0); err != nil {
-		return err
-	}
+// postOne posts one operation, once there is room for it.
+func (s *uctSide) postOne(post func() uct.Status) error {
 	for {
-		switch st := s.ep.Flush(uct.FlushRemote, 1); st {
+		switch st := post(); st {
 		case ucs.OK:
 			return nil
 		case ucs.InProgress:
 			s.inFlight++
-			return s.drain(0)
+			return nil
 		default:
 			if err := s.retry(st); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// postAll posts n operations, at most limit of them in flight.
+func (s *uctSide) postAll(n, limit int, post func() uct.Status) error {
+	for range n {
+		if err := s.postOne(post); err != nil {
+			return err
+		}
+		if err := s.drain(limit - 1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flush waits until the posted operations have taken effect on the other side.
+func (s *uctSide) flush() error {
+	if err := s.drain(0); err != nil {
+		return err
+	}
+	if err := s.postOne(func() uct.Status { return s.ep.Flush(uct.FlushRemote, 1) }); err != nil {
+		return err
+	}
+	return s.drain(0)
 }
 
 func (s *uctSide) abandon() { s.ep.Flush(uct.FlushCancel, 0) }

@@ -14,7 +14,7 @@ import (
 
 // refusedOp is the slot of a refused transfer, which has formRefused.
 type refusedOp struct {
-	request.Header
+	_        request.Header
 	form     rmaForm
 	_        uint32
 	endpoint uint64 // id of the endpoint

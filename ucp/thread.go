@@ -1,11 +1,11 @@
 package ucp
 
 import (
-	"github.com/goucx/goucx/ucp/internal/pool"
-	"github.com/goucx/goucx/ucp/internal/request"
 	"sync/atomic"
 	"time"
 
+	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/stats"

@@ -7,9 +7,9 @@ type QPType uint8
 
 // Queue pair types.
 const (
-	RC QPType = 2
-	UC QPType = 3
-	UD QPType = 4
+	RC QPType = 2 // reliable connection
+	UC QPType = 3 // unreliable connection
+	UD QPType = 4 // unreliable datagram
 )
 
 // QPState is a queue pair's state.
@@ -17,20 +17,20 @@ type QPState uint8
 
 // Queue pair states.
 const (
-	StateReset QPState = iota
-	StateInit
-	StateRTR
-	StateRTS
-	StateSQD
-	StateSQE
-	StateErr
+	StateReset QPState = iota // as created: nothing may be posted
+	StateInit                 // receives may be posted
+	StateRTR                  // ready to receive
+	StateRTS                  // ready to send
+	StateSQD                  // send queue drained: requests that were not started wait
+	StateSQE                  // send queue error, of UD: sends are flushed, receives go on
+	StateErr                  // everything is flushed
 	numQPStates
 )
 
 // MTU is a code for the largest payload of a packet.
 type MTU uint8
 
-// MTU codes.
+// MTU codes. Each name holds the payload in bytes.
 const (
 	MTU256 MTU = iota + 1
 	MTU512
@@ -60,17 +60,17 @@ type Access uint32
 
 // Access flags. RemoteWrite and RemoteAtomic require LocalWrite.
 const (
-	LocalWrite Access = 1 << iota
-	RemoteWrite
-	RemoteRead
-	RemoteAtomic
-	BindMW
-	ZeroBased
-	OnDemand
-	HugeTLB
-	FlushGlobal
-	FlushPersistent
-	RelaxedOrdering Access = 1 << 20
+	LocalWrite      Access = 1 << iota // receives and READ responses may be written to it
+	RemoteWrite                        // peers may WRITE
+	RemoteRead                         // peers may READ
+	RemoteAtomic                       // peers may execute atomic operations
+	BindMW                             // memory windows may be bound to it
+	ZeroBased                          // addresses start at 0
+	OnDemand                           // pages are mapped when they are accessed
+	HugeTLB                            // a hint: the memory has huge pages
+	FlushGlobal                        // peers may flush to global visibility
+	FlushPersistent                    // peers may flush to persistence
+	RelaxedOrdering Access = 1 << 20   // a hint: the order of WRITEs on the bus is free
 )
 
 // Opcode is the operation of a send work request.
@@ -78,16 +78,16 @@ type Opcode uint8
 
 // Opcodes of work requests.
 const (
-	OpWrite Opcode = iota
-	OpWriteImm
-	OpSend
-	OpSendImm
-	OpRead
-	OpCompareSwap
-	OpFetchAdd
-	OpLocalInv
-	OpBindMW
-	OpSendInv
+	OpWrite       Opcode = iota // writes to remote memory
+	OpWriteImm                  // writes, and completes a receive with immediate data
+	OpSend                      // sends to a receive
+	OpSendImm                   // sends with immediate data
+	OpRead                      // reads remote memory
+	OpCompareSwap               // compares and swaps 8 bytes of remote memory
+	OpFetchAdd                  // adds to 8 bytes of remote memory
+	OpLocalInv                  // invalidates a local key
+	OpBindMW                    // binds a memory window
+	OpSendInv                   // sends, and invalidates a remote key
 )
 
 // SendFlags are the options of a send work request.
@@ -111,15 +111,15 @@ type WCOpcode uint8
 
 // Opcodes of completions.
 const (
-	WCSend WCOpcode = iota
-	WCWrite
-	WCRead
-	WCCompareSwap
-	WCFetchAdd
-	WCBindMW
-	WCLocalInv
-	WCRecv    WCOpcode = 128
-	WCRecvImm WCOpcode = 129 // a WRITE with immediate data
+	WCSend        WCOpcode = iota // OpSend, OpSendImm, OpSendInv
+	WCWrite                       // OpWrite, OpWriteImm
+	WCRead                        // OpRead
+	WCCompareSwap                 // OpCompareSwap
+	WCFetchAdd                    // OpFetchAdd
+	WCBindMW                      // OpBindMW
+	WCLocalInv                    // OpLocalInv
+	WCRecv        WCOpcode = 128  // a receive
+	WCRecvImm     WCOpcode = 129  // a receive that a WRITE with immediate data completed
 )
 
 // WCFlags show which fields of a completion are valid.
@@ -138,28 +138,28 @@ type WCStatus uint8
 
 // Completion statuses.
 const (
-	WCSuccess WCStatus = iota
-	WCLocLenErr
-	WCLocQPOpErr
-	WCLocEECOpErr
-	WCLocProtErr
-	WCFlushErr
-	WCMWBindErr
-	WCBadRespErr
-	WCLocAccessErr
-	WCRemInvReqErr
-	WCRemAccessErr
-	WCRemOpErr
-	WCRetryExcErr
-	WCRNRRetryExcErr
-	WCLocRDDViolErr
-	WCRemInvRDReqErr
-	WCRemAbortErr
-	WCInvEECNErr
-	WCInvEECStateErr
-	WCFatalErr
-	WCRespTimeoutErr
-	WCGeneralErr
+	WCSuccess        WCStatus = iota // the operation succeeded
+	WCLocLenErr                      // the message does not fit the receive, or the datagram the MTU
+	WCLocQPOpErr                     // the queue pair cannot execute the request
+	WCLocEECOpErr                    // reliable datagrams only
+	WCLocProtErr                     // a local key, range or right is not valid
+	WCFlushErr                       // the queue pair was in an error state
+	WCMWBindErr                      // a key or memory window cannot be bound or invalidated
+	WCBadRespErr                     // the response is malformed
+	WCLocAccessErr                   // a receive of a WRITE with immediate data failed
+	WCRemInvReqErr                   // the responder does not support the request, or it is malformed
+	WCRemAccessErr                   // a remote key, range or right is not valid
+	WCRemOpErr                       // the responder failed
+	WCRetryExcErr                    // no response after all retries
+	WCRNRRetryExcErr                 // the responder had no receive after all retries
+	WCLocRDDViolErr                  // reliable datagrams only
+	WCRemInvRDReqErr                 // reliable datagrams only
+	WCRemAbortErr                    // the responder aborted the operation
+	WCInvEECNErr                     // reliable datagrams only
+	WCInvEECStateErr                 // reliable datagrams only
+	WCFatalErr                       // the device failed
+	WCRespTimeoutErr                 // a response took too long
+	WCGeneralErr                     // any other failure
 	numWCStatus
 )
 
@@ -168,26 +168,26 @@ type EventType uint8
 
 // Asynchronous events.
 const (
-	EventCQErr EventType = iota
-	EventQPFatal
-	EventQPReqErr
-	EventQPAccessErr
-	EventCommEst
-	EventSQDrained
-	EventPathMig
-	EventPathMigErr
-	EventDeviceFatal
-	EventPortActive
-	EventPortErr
-	EventLIDChange
-	EventPKeyChange
-	EventSMChange
-	EventSRQErr
-	EventSRQLimitReached
-	EventQPLastWQEReached
-	EventClientReregister
-	EventGIDChange
-	EventWQFatal
+	EventCQErr            EventType = iota // a completion queue overflowed
+	EventQPFatal                           // a queue pair failed without a completion to report it
+	EventQPReqErr                          // the responder of a queue pair got an invalid request
+	EventQPAccessErr                       // the responder of a queue pair refused an access
+	EventCommEst                           // the first packet arrived in state RTR
+	EventSQDrained                         // a draining send queue is drained
+	EventPathMig                           // a queue pair migrated to its alternate path
+	EventPathMigErr                        // that migration failed
+	EventDeviceFatal                       // the device failed
+	EventPortActive                        // a port came up
+	EventPortErr                           // a port went down
+	EventLIDChange                         // the LID of a port changed
+	EventPKeyChange                        // the P_Key table of a port changed
+	EventSMChange                          // another subnet manager took over
+	EventSRQErr                            // a shared receive queue failed
+	EventSRQLimitReached                   // a shared receive queue fell below its limit
+	EventQPLastWQEReached                  // a queue pair in the error state takes no more of its SRQ
+	EventClientReregister                  // the subnet manager asks for new registrations
+	EventGIDChange                         // the GID table of a port changed
+	EventWQFatal                           // a work queue failed
 )
 
 // PortState is the state of a port.
@@ -195,12 +195,12 @@ type PortState uint8
 
 // Port states.
 const (
-	PortNop PortState = iota
-	PortDown
-	PortInit
-	PortArmed
-	PortActive
-	PortActiveDefer
+	PortNop         PortState = iota // no change
+	PortDown                         // no link
+	PortInit                         // a link, not configured yet
+	PortArmed                        // configured
+	PortActive                       // carries packets
+	PortActiveDefer                  // active, and recovers the link
 )
 
 // AtomicCap is the scope in which atomic operations are atomic.
@@ -208,9 +208,9 @@ type AtomicCap uint8
 
 // Atomic capabilities.
 const (
-	AtomicNone   AtomicCap = iota
-	AtomicHCA              // with respect to others that the device executes
-	AtomicGlobal           // with respect to the CPU, too
+	AtomicNone   AtomicCap = iota // not supported
+	AtomicHCA                     // with respect to others that the device executes
+	AtomicGlobal                  // with respect to the CPU, too
 )
 
 // LinkLayer is the type of a port's link.
@@ -218,7 +218,7 @@ type LinkLayer uint8
 
 // Link layers.
 const (
-	LinkUnspecified LinkLayer = iota
-	LinkInfiniBand
-	LinkEthernet
+	LinkUnspecified LinkLayer = iota // InfiniBand, on old kernels
+	LinkInfiniBand                   // InfiniBand
+	LinkEthernet                     // Ethernet: RoCE
 )

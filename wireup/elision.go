@@ -6,7 +6,7 @@ import (
 	"hash/crc32"
 )
 
-// A cut describes the fields of an iface address part that can be derived from the rest of the
+// An elision describes the fields of an iface address part that can be derived from the rest of the
 // worker address: the worker's UUID, the last half of the process's UUID, and a CRC-32C at the
 // end. The Table omits these fields from a peer's record.
 type elision struct {
@@ -34,7 +34,7 @@ func findElision(iface, addr []byte) (c elision) {
 	return c
 }
 
-// elisionLen is the length of an encoded cut.
+// elisionLen is the length of an encoded elision.
 const elisionLen = 5
 
 func (c elision) append(b []byte) []byte {
@@ -44,11 +44,6 @@ func (c elision) append(b []byte) []byte {
 		return append(b, 1)
 	}
 	return append(b, 0)
-}
-
-func parseElision(b string) elision {
-	at := func(i int) int { return int(int16(uint16(b[i]) | uint16(b[i+1])<<8)) }
-	return elision{at(0), at(2), b[4] == 1}
 }
 
 // len returns the number of omitted bytes.
@@ -82,7 +77,7 @@ func (c elision) elide(to, iface []byte) (n int) {
 	return n + copy(to[n:], iface[from:])
 }
 
-// restore reverses take for an address of v's worker and process.
+// restore reverses elide for an address of v's worker and process.
 func (c elision) restore(stored []byte, v *View) []byte {
 	iface := make([]byte, 0, len(stored)+c.len())
 	if c.workerAt >= 0 {

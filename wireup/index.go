@@ -47,30 +47,22 @@ func (x *index) find(h uint64, u uct.UUID, of uuidOf) (place int, p PeerID) {
 func (x *index) insert(place int, h uint64, p PeerID, of uuidOf) {
 	x.ids[place], x.tags[place] = p, uint8(h>>56)
 	x.n++
-	if x.n*4 > len(x.ids)*3 {
-		x.grow(of)
+	if x.n*4 <= len(x.ids)*3 {
+		return
 	}
-}
-
-func (x *index) grow(of uuidOf) {
 	old := x.ids
 	x.ids, x.tags = make([]PeerID, 2*len(old)), make([]uint8, 2*len(old))
 	for _, p := range old {
 		if p != 0 {
 			h := x.hash(of(p))
-			i := x.empty(h)
+			mask := len(x.ids) - 1
+			i := int(h) & mask
+			for x.ids[i] != 0 {
+				i = (i + 1) & mask
+			}
 			x.ids[i], x.tags[i] = p, uint8(h>>56)
 		}
 	}
-}
-
-func (x *index) empty(h uint64) int {
-	mask := len(x.ids) - 1
-	i := int(h) & mask
-	for x.ids[i] != 0 {
-		i = (i + 1) & mask
-	}
-	return i
 }
 
 // remove empties a slot. It then moves back the peers behind it that probing would no longer find.

@@ -31,9 +31,23 @@ const (
 )
 
 var criteria = [NumPurposes]criterion{
-	ForAM:  {"messages", lacksAM, scoreLatency},
-	ForRMA: {"put and get", lacksRMA, scoreRMA},
-	ForAMO: {"atomics", lacksAMO, scoreLatency},
+	ForAM: {"messages", lacksAM, scoreLatency},
+	ForRMA: {
+		"put and get", func(local *uct.IfaceAttr, _ Attr) string {
+			if local.Ops&uct.OpsPut == 0 || local.Ops&uct.OpsGet == 0 {
+				return "does not put and get"
+			}
+			return ""
+		}, scoreRMA,
+	},
+	ForAMO: {
+		"atomics", func(local *uct.IfaceAttr, _ Attr) string {
+			if !local.Ops.Has(uct.OpAtomics) {
+				return "has no atomics"
+			}
+			return ""
+		}, scoreLatency,
+	},
 }
 
 // String returns the name of the purpose.
@@ -50,20 +64,6 @@ func lacksAM(local *uct.IfaceAttr, remote Attr) string {
 		return "does not send active messages"
 	case !remote.Ops.Has(uct.OpAMBcopy):
 		return "the peer does not receive active messages"
-	}
-	return ""
-}
-
-func lacksRMA(local *uct.IfaceAttr, _ Attr) string {
-	if local.Ops&uct.OpsPut == 0 || local.Ops&uct.OpsGet == 0 {
-		return "does not put and get"
-	}
-	return ""
-}
-
-func lacksAMO(local *uct.IfaceAttr, _ Attr) string {
-	if !local.Ops.Has(uct.OpAtomics) {
-		return "has no atomics"
 	}
 	return ""
 }

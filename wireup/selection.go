@@ -63,10 +63,16 @@ func Select(s *config.Set, components []uct.Component) (*Selection, error) {
 	}
 	sel.missing = sel.tls.Unmatched(all)
 	if bad := unknown(sel.tls, sel.missing); len(bad) > 0 {
-		return nil, fmt.Errorf("setting %s: no transport %s; known are all%s",
-			sel.tlsText, strings.Join(quoted(bad), ", "), known(components))
+		for i, n := range bad {
+			bad[i] = fmt.Sprintf("%q", n)
+		}
+		return nil, fmt.Errorf("setting %s: no transport %s; known are all%s", sel.tlsText, strings.Join(bad, ", "), known(components))
 	}
-	if len(components) > 0 && !slices.ContainsFunc(components, sel.carriesData) {
+	carriesData := func(c uct.Component) bool {
+		u, _ := sel.Transport(c.Name())
+		return u == UseAll
+	}
+	if len(components) > 0 && !slices.ContainsFunc(components, carriesData) {
 		return nil, fmt.Errorf("setting %s leaves no transport; known are all%s: %w", sel.tlsText, known(components), ucs.ErrUnsupported)
 	}
 	return sel, nil
@@ -75,12 +81,6 @@ func Select(s *config.Set, components []uct.Component) (*Selection, error) {
 // settingText returns the text of a setting with its value and origin.
 func settingText(s *config.Set, row *config.Row[config.List]) string {
 	return fmt.Sprintf("%s%s=%v (%v)", config.Prefix, row.Name(), row.Get(s), s.Origin(row.Name()))
-}
-
-// carriesData reports whether the transport of c may carry data.
-func (sel *Selection) carriesData(c uct.Component) bool {
-	u, _ := sel.Transport(c.Name())
-	return u == UseAll
 }
 
 // Missing returns the transports of UCX that UCX_TLS names and goucx does not have.
@@ -105,14 +105,6 @@ func known(components []uct.Component) string {
 		}
 	}
 	return b.String()
-}
-
-func quoted(names []string) []string {
-	q := make([]string, len(names))
-	for i, n := range names {
-		q[i] = fmt.Sprintf("%q", n)
-	}
-	return q
 }
 
 // Transport returns the permitted use of the named transport, and the reason if it is restricted.
@@ -145,7 +137,11 @@ func (sel *Selection) Iface(i uct.IfaceInfo) (u Use, reason string) {
 	if u == UseNone || int(i.Kind) >= len(sel.devices) {
 		return u, reason
 	}
-	if !matches(sel.devices[i.Kind], i) {
+	// A list names a device with its port, or without to permit all its ports: lo:1, lo.
+	l := sel.devices[i.Kind]
+	device, _, _ := strings.Cut(i.Device, ":")
+	listed := l.Match(i.Device) != l.Negated() || l.Match(device) != l.Negated()
+	if !l.All() && listed == l.Negated() {
 		return UseNone, "device not allowed by " + sel.devicesText[i.Kind]
 	}
 	return u, reason
@@ -172,15 +168,4 @@ func (sel *Selection) Absent(ifaces []uct.IfaceInfo) (out []uct.Refusal) {
 		}
 	}
 	return out
-}
-
-// matches reports whether list l permits the device of i. A list names a device with its port, or
-// without to permit all its ports: lo:1, lo.
-func matches(l config.List, i uct.IfaceInfo) bool {
-	if l.All() {
-		return true
-	}
-	device, _, _ := strings.Cut(i.Device, ":")
-	listed := l.Match(i.Device) != l.Negated() || l.Match(device) != l.Negated()
-	return listed != l.Negated()
 }

@@ -23,7 +23,7 @@ type Table struct {
 	free          PeerID          // first free slot; its place field holds the next
 	templates     []*hostTemplate // by number; nil: free
 	numbers       map[string]uint32
-	freeTemplates []uint32 // free shape numbers
+	freeTemplates []uint32 // free numbers
 	scratch       []byte
 }
 
@@ -53,8 +53,12 @@ func (t *Table) Add(addr []byte) (PeerID, error) {
 	if p != 0 {
 		return p, t.addRef(p, addr)
 	}
-	number := t.addTemplateRef()
+	number, ok := t.numbers[string(t.scratch)]
+	if !ok {
+		number = t.addTemplate()
+	}
 	tmpl := t.templates[number]
+	tmpl.refs++
 	s := slot{place: t.slab.alloc(tmpl.perPeer), template: number, refs: 1}
 	tmpl.pack(t.slab.at(s.place, tmpl.perPeer), addr)
 	p = t.slot()
@@ -63,7 +67,7 @@ func (t *Table) Add(addr []byte) (PeerID, error) {
 	return p, nil
 }
 
-// addRef adds a reference to a known peer. It compares the new address, whose shape key is in
+// addRef adds a reference to a known peer. It compares the new address, whose template key is in
 // t.scratch, with the stored one.
 func (t *Table) addRef(p PeerID, addr []byte) error {
 	s := t.at(p)
@@ -91,8 +95,13 @@ func (t *Table) Release(p PeerID) {
 	u := t.UUID(p)
 	place, _ := t.index.find(t.index.hash(u), u, t.UUID)
 	t.index.remove(place, t.UUID)
-	t.slab.release(s.place, t.templates[s.template].perPeer)
-	t.releaseTemplate(s.template)
+	tmpl := t.templates[s.template]
+	t.slab.release(s.place, tmpl.perPeer)
+	if tmpl.refs--; tmpl.refs == 0 {
+		delete(t.numbers, tmpl.key)
+		t.templates[s.template] = nil
+		t.freeTemplates = append(t.freeTemplates, s.template)
+	}
 	s.place, t.free = uint32(t.free), p
 }
 
@@ -141,16 +150,7 @@ func (t *Table) slot() PeerID {
 	return p
 }
 
-// addTemplateRef returns the number of the shape whose key is in t.scratch, and adds a reference to it.
-func (t *Table) addTemplateRef() uint32 {
-	n, ok := t.numbers[string(t.scratch)]
-	if !ok {
-		n = t.addTemplate()
-	}
-	t.templates[n].refs++
-	return n
-}
-
+// addTemplate adds the template whose key is in t.scratch, and returns its number.
 func (t *Table) addTemplate() uint32 {
 	s := newTemplate(string(t.scratch))
 	if t.numbers == nil {
@@ -165,13 +165,4 @@ func (t *Table) addTemplate() uint32 {
 	}
 	t.numbers[s.key] = n
 	return n
-}
-
-func (t *Table) releaseTemplate(n uint32) {
-	s := t.templates[n]
-	if s.refs--; s.refs == 0 {
-		delete(t.numbers, s.key)
-		t.templates[n] = nil
-		t.freeTemplates = append(t.freeTemplates, n)
-	}
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// A shape is the part of an address that the workers of one host have in common: the host UUID,
-// the context number, and each entry without its iface part. Of the iface part it holds only the
-// cut. The record of a worker then holds only the bytes that differ between workers.
+// A hostTemplate is the part of an address that the workers of one host have in common: the host
+// UUID, the context number, and each entry without its iface part. Of the iface part it holds only
+// the elision. The record of a worker then holds only the bytes that differ between workers.
 type hostTemplate struct {
-	key     string // the encoded shape, and the key by which it is found
+	key     string // the encoded template, by which it is found
 	perPeer int    // length of each record in bytes
 	refs    int
 }
@@ -25,8 +25,10 @@ type templateEntry struct {
 // nextTemplateEntry decodes the first entry of a key and returns the remaining entries.
 func nextTemplateEntry(key string) (e templateEntry, rest string) {
 	head := entryHeadLen + entryMinLen + int(key[entryHeadLen+attrLen])
-	n := int(key[3]) | int(key[4])<<8
-	return templateEntry{key[:head], n + entryHeadLen - head, parseElision(key[head:])}, key[head+elisionLen:]
+	short := func(at int) int { return int(key[at]) | int(key[at+1])<<8 }
+	offset := func(at int) int { return int(int16(short(at))) }
+	c := elision{offset(head), offset(head + 2), key[head+4] == 1} // reverses elision.append
+	return templateEntry{key[:head], short(3) + entryHeadLen - head, c}, key[head+elisionLen:]
 }
 
 // stored returns the length of the iface part in a record.
@@ -41,13 +43,13 @@ func (e templateEntry) entry() Entry {
 	}
 }
 
-// A record begins with the worker's UUID, followed by the process's UUID. When kin is set, the two
+// A record begins with the worker's UUID, followed by the process's UUID. When the flag is set, the two
 // UUIDs end alike and the record omits the common end.
 const (
 	uuidLen       = len(uct.UUID{})
 	uuidPrefixLen = 4 // number of leading bytes in which such UUIDs differ
 
-	suffixFlagAt = uuidLen + headerLen - offContext // offset in a shape's key, behind host and context
+	suffixFlagAt = uuidLen + headerLen - offContext // offset of the flag in a key, behind host and context
 )
 
 func recordHead(sameSuffix bool) int {
@@ -57,19 +59,13 @@ func recordHead(sameSuffix bool) int {
 	return 2 * uuidLen
 }
 
-// hasSameSuffix reports whether the worker's and the process's UUID end alike. Package ucp creates such
-// UUIDs.
-func hasSameSuffix(addr []byte) bool {
-	return string(addr[offProcess+uuidPrefixLen:offWorker]) == string(addr[offWorker+uuidPrefixLen:offContext])
-}
-
-// appendTemplateKey appends the shape's key of a checked address.
+// appendTemplateKey appends the key of a checked address's template.
 func appendTemplateKey(b, addr []byte) []byte {
 	b = append(b, addr[offHost:offProcess]...)
 	b = append(b, addr[offContext:headerLen]...)
 	flag := byte(0)
-	if hasSameSuffix(addr) {
-		flag = 1
+	if string(addr[offProcess+uuidPrefixLen:offWorker]) == string(addr[offWorker+uuidPrefixLen:offContext]) {
+		flag = 1 // the two UUIDs end alike, as those that package ucp creates do
 	}
 	b = append(b, flag)
 	for rest := body(addr); len(rest) > 0; {
@@ -94,24 +90,13 @@ func newTemplate(key string) *hostTemplate {
 	return s
 }
 
-// host returns the host UUID.
-func (s *hostTemplate) host() (u uct.UUID) {
-	copy(u[:], s.key)
-	return u
-}
-
-// context returns the number of the context within its process.
-func (s *hostTemplate) context() uint32 {
-	return binary.LittleEndian.Uint32([]byte(s.key[uuidLen:suffixFlagAt]))
-}
-
 // sameSuffix reports whether the worker's UUID and the process's UUID end alike.
 func (s *hostTemplate) sameSuffix() bool { return s.key[suffixFlagAt] == 1 }
 
 // entries returns the encoded entries of the key.
 func (s *hostTemplate) entries() string { return s.key[suffixFlagAt+1:] }
 
-// pack writes the record of a checked address of this shape.
+// pack writes the record of a checked address of this template.
 func (s *hostTemplate) pack(record, addr []byte) {
 	copy(record, addr[offWorker:offContext])
 	n := recordHead(s.sameSuffix())
@@ -128,7 +113,8 @@ func (s *hostTemplate) pack(record, addr []byte) {
 
 // view reverses pack. The result owns its bytes.
 func (s *hostTemplate) view(record []byte) View {
-	v := View{Host: s.host(), Context: s.context(), Entries: []Entry{}}
+	v := View{Context: binary.LittleEndian.Uint32([]byte(s.key[uuidLen:suffixFlagAt])), Entries: []Entry{}}
+	copy(v.Host[:], s.key)
 	n := recordHead(s.sameSuffix())
 	copy(v.Worker[:], record)
 	v.Process = v.Worker

@@ -90,7 +90,7 @@ func (o *options) flags() *pflag.FlagSet {
 
 func (r *option) parser(o *options) pflag.Value {
 	if r.later {
-		return laterValue{}
+		return laterValue()
 	}
 	return r.value(o)
 }

@@ -11,115 +11,115 @@ var groups = []group{
 	{"Common options", []option{
 		{
 			letter: "t", long: "test", arg: "<test>", test: true, help: []string{"test to run:"},
-			value: func(o *options) pflag.Value { return testValue{&o.Test} },
+			value: func(o *options) pflag.Value { return testValue(&o.Test) },
 		},
 		{letter: "s", long: "size", arg: "<size>", test: true, help: []string{
 			"list of scatter-gather sizes for single message (8)", `for example: "-s 16,48,8192:2,14"`,
-		}, value: func(o *options) pflag.Value { return sizesValue{&o.Sizes} }},
+		}, value: func(o *options) pflag.Value { return sizesValue(&o.Sizes) }},
 		{letter: "m", long: "memory", arg: "<send mem type>[,<recv mem type>]", test: true, help: []string{
 			"memory type of message for sender and receiver (host)", "    host - System memory",
-		}, value: func(*options) pflag.Value { return onlyValue{"host", "cuda cuda-managed rocm rocm-managed", true} }},
+		}, value: func(*options) pflag.Value { return onlyValue("host", "cuda cuda-managed rocm rocm-managed", true) }},
 		{
 			letter: "n", long: "iterations", arg: "<iters>", test: true, help: []string{"number of iterations to run, 0 without end (1000000)"},
-			value: func(o *options) pflag.Value { return int64Value{&o.Iterations} },
+			value: func(o *options) pflag.Value { return int64Value(&o.Iterations) },
 		},
 		{
 			letter: "w", long: "warmup", arg: "<iters>", test: true, help: []string{"number of warm-up iterations, at most a tenth of -n (10000)"},
-			value: func(o *options) pflag.Value { return int64Value{&o.Warmup} },
+			value: func(o *options) pflag.Value { return int64Value(&o.Warmup) },
 		},
 		{
 			letter: "c", long: "cpus", arg: "<cpulist>", help: []string{"set affinity to this CPU list (off)"},
-			value: func(o *options) pflag.Value { return cpusValue{&o.cpus} },
+			value: func(o *options) pflag.Value { return cpusValue(&o.cpus) },
 		},
 		{letter: "O", long: "outstanding", arg: "<count>", test: true, help: []string{
 			"maximal number of uncompleted outstanding sends, 0: that of the test (0)",
-		}, value: func(o *options) pflag.Value { return intValue{&o.Window} }},
+		}, value: func(o *options) pflag.Value { return intValue(&o.Window) }},
 		{
 			letter: "i", long: "stride", arg: "<offset>", test: true, help: []string{"distance between consecutive scatter-gather entries (0)"},
-			value: func(o *options) pflag.Value { return int64Value{&o.Stride} },
+			value: func(o *options) pflag.Value { return int64Value(&o.Stride) },
 		},
 		{letter: "l", long: "loopback", help: []string{
 			"use loopback connection", "in this case, the process will communicate with itself,",
 			"so passing server hostname is not allowed",
-		}, value: func(o *options) pflag.Value { return boolValue{&o.loopback} }},
+		}, value: func(o *options) pflag.Value { return boolValue(&o.loopback) }},
 		{
 			letter: "o", long: "no-responder-progress", test: true, help: []string{"do not progress the responder in one-sided tests"},
-			value: func(o *options) pflag.Value { return boolValue{&o.Unprogressed} },
+			value: func(o *options) pflag.Value { return boolValue(&o.Unprogressed) },
 		},
 		{
 			letter: "B", long: "nonblock", test: true, help: []string{"register memory with NONBLOCK flag"},
-			value: func(o *options) pflag.Value { return boolValue{&o.NoPin} },
+			value: func(o *options) pflag.Value { return boolValue(&o.NoPin) },
 		},
 		{letter: "b", long: "batch", arg: "<file>", help: []string{
 			"read and execute tests from a batch file: every line in the",
 			"file is a test to run, first word is test name, the rest of",
 			"the line is command-line arguments for the test.",
 			"several files are combined, each line with each.",
-		}, value: func(o *options) pflag.Value { return listValue{&o.batch} }},
+		}, value: func(o *options) pflag.Value { return listValue(&o.batch) }},
 		{
 			letter: "R", long: "rank", arg: "<rank>", test: true, help: []string{"percentile rank of the percentile data in latency tests (50.0)"},
-			value: func(o *options) pflag.Value { return rankValue{&o.Rank} },
+			value: func(o *options) pflag.Value { return rankValue(&o.Rank) },
 		},
 		{
 			letter: "V", long: "validate", test: true, help: []string{"validate the data of ping-pong tests"},
-			value: func(o *options) pflag.Value { return boolValue{&o.Validate} },
+			value: func(o *options) pflag.Value { return boolValue(&o.Validate) },
 		},
 		{
 			letter: "p", long: "port", arg: "<port>", help: []string{"TCP port to use for data exchange (13337)"},
-			value: func(o *options) pflag.Value { return portValue{&o.port} },
+			value: func(o *options) pflag.Value { return portValue(&o.port) },
 		},
 		{
 			letter: "6", long: "ipv6", help: []string{"Use IPv6 address for in data exchange"},
-			value: func(o *options) pflag.Value { return boolValue{&o.ipv6} },
+			value: func(o *options) pflag.Value { return boolValue(&o.ipv6) },
 		},
 		{
 			long: "wait", arg: "<time>", help: []string{"how long the client waits for a server to come (5s)"},
-			value: func(o *options) pflag.Value { return durationValue{&o.wait} },
+			value: func(o *options) pflag.Value { return durationValue(&o.wait) },
 		},
 		{long: "stamp-each", test: true, help: []string{
 			"read the clock at every message of a stream, as UCX's tool",
 			"does, instead of at every 64th",
-		}, value: func(o *options) pflag.Value { return boolValue{&o.StampEach} }},
+		}, value: func(o *options) pflag.Value { return boolValue(&o.StampEach) }},
 		{
 			letter: "P", long: "mpi", arg: "<0|1>", help: []string{"use MPI to find the other side"},
-			value: func(*options) pflag.Value { return onlyValue{"0", "1", false} },
+			value: func(*options) pflag.Value { return onlyValue("0", "1", false) },
 		},
 		{
 			letter: "h", long: "help", help: []string{"show this help message"},
-			value: func(o *options) pflag.Value { return boolValue{&o.help} },
+			value: func(o *options) pflag.Value { return boolValue(&o.help) },
 		},
 	}, nil},
 	{"Output format", []option{
 		{
 			letter: "N", long: "numeric", help: []string{"use numeric formatting (thousands separator)"},
-			value: func(o *options) pflag.Value { return boolValue{&o.style.Numeric} },
+			value: func(o *options) pflag.Value { return boolValue(&o.style.Numeric) },
 		},
 		{
 			letter: "f", long: "final", help: []string{"print only final numbers"},
-			value: func(o *options) pflag.Value { return boolValue{&o.style.FinalOnly} },
+			value: func(o *options) pflag.Value { return boolValue(&o.style.FinalOnly) },
 		},
 		{
 			letter: "v", long: "csv", help: []string{"print CSV-formatted output"},
-			value: func(o *options) pflag.Value { return boolValue{&o.style.CSV} },
+			value: func(o *options) pflag.Value { return boolValue(&o.style.CSV) },
 		},
 		{
 			long: "json", help: []string{"print one JSON object for each line of results"},
-			value: func(o *options) pflag.Value { return boolValue{&o.style.JSON} },
+			value: func(o *options) pflag.Value { return boolValue(&o.style.JSON) },
 		},
 		{
 			long: "percentiles", help: []string{"print p50, p99, p99.9 and the maximum too"},
-			value: func(o *options) pflag.Value { return boolValue{&o.style.Percentiles} },
+			value: func(o *options) pflag.Value { return boolValue(&o.style.Percentiles) },
 		},
 		{
 			letter: "q", long: "quiet", help: []string{"print no notes and warnings"},
-			value: func(o *options) pflag.Value { return boolValue{&o.quiet} },
+			value: func(o *options) pflag.Value { return boolValue(&o.quiet) },
 		},
 		{letter: "X", long: "extra", later: true, help: []string{"print extra information about the operation"}},
 	}, nil},
 	{"UCT and verbs only", []option{
 		{
 			letter: "d", long: "device", arg: "<device>", test: true, help: []string{"device to use for testing"},
-			value: func(o *options) pflag.Value { return stringValue{&o.Device} },
+			value: func(o *options) pflag.Value { return stringValue(&o.Device) },
 		},
 		{letter: "D", long: "layout", arg: "<layout>", test: true, help: []string{
 			"data layout for sender side:",
@@ -128,42 +128,42 @@ var groups = []group{
 			"    zcopy - zero-copy (cannot be used for atomics)",
 			"UCP tests take contig alone, verbs tests short (inline in the",
 			"work request where the message fits) and zcopy",
-		}, value: func(o *options) pflag.Value { return layoutValue{&o.Layout} }},
+		}, value: func(o *options) pflag.Value { return layoutValue(&o.Layout) }},
 	}, []perf.API{perf.UCT, perf.Verbs}},
 	{"Verbs only", []option{
 		{long: "post-list", arg: "<count>", test: true, help: []string{
 			"work requests that a bandwidth test posts at once (1)",
-		}, value: func(o *options) pflag.Value { return intValue{&o.PostList} }},
+		}, value: func(o *options) pflag.Value { return intValue(&o.PostList) }},
 		{long: "pcap", arg: "<file>", help: []string{
 			"write the packets that this process sends and receives over UDP;",
 			"tshark -d udp.port==<port>,infiniband reads them",
-		}, value: func(o *options) pflag.Value { return stringValue{&o.pcap} }},
+		}, value: func(o *options) pflag.Value { return stringValue(&o.pcap) }},
 	}, []perf.API{perf.Verbs}},
 	{"UCT only", []option{
 		{
 			letter: "x", long: "transport", arg: "<tl>", test: true, help: []string{"transport to use for testing"},
-			value: func(o *options) pflag.Value { return stringValue{&o.Transport} },
+			value: func(o *options) pflag.Value { return stringValue(&o.Transport) },
 		},
 		{
 			letter: "W", long: "flow-control", arg: "<count>", test: true, help: []string{"flow control window size, for active messages (127)"},
-			value: func(o *options) pflag.Value { return intValue{&o.AMWindow} },
+			value: func(o *options) pflag.Value { return intValue(&o.AMWindow) },
 		},
 		{
 			letter: "H", long: "header", arg: "<size>", test: true, also: []perf.API{perf.UCP}, help: []string{
 				"active message header size (8), included in message size;", "of UCP tests (0), not included",
 			},
-			value: func(o *options) pflag.Value { return headerValue{&o.AMHeader} },
+			value: func(o *options) pflag.Value { return headerValue(&o.AMHeader) },
 		},
 		{letter: "A", long: "async", arg: "<mode>", test: true, help: []string{
 			"asynchronous progress mode (thread_spinlock)",
-		}, value: func(*options) pflag.Value { return onlyValue{"thread_spinlock", "thread_mutex signal", false} }},
+		}, value: func(*options) pflag.Value { return onlyValue("thread_spinlock", "thread_mutex signal", false) }},
 	}, []perf.API{perf.UCT}},
 	{"UCP and verbs only", []option{
 		{
 			letter: "T", long: "threads", arg: "<threads>", test: true, help: []string{
 				"number of threads in the test (1); verbs tests take 2 with -l:", "one for each side, on the first two processors of -c",
 			},
-			value: func(o *options) pflag.Value { return threadsValue{&o.ThreadCount} },
+			value: func(o *options) pflag.Value { return threadsValue(&o.ThreadCount) },
 		},
 	}, []perf.API{perf.UCP, perf.Verbs}},
 	{"UCP only", []option{
@@ -172,38 +172,38 @@ var groups = []group{
 			"    single     - only the master thread can access",
 			"    serialized - one thread can access at a time",
 			"    multi      - multiple threads can access",
-		}, value: func(o *options) pflag.Value { return choiceValue{&o.Threads, "single serialized multi"} }},
+		}, value: func(o *options) pflag.Value { return choiceValue(&o.Threads, "single serialized multi") }},
 		{
 			letter: "C", long: "wildcard", test: true, help: []string{"use wild-card tag for tag tests"},
-			value: func(o *options) pflag.Value { return boolValue{&o.Wildcard} },
+			value: func(o *options) pflag.Value { return boolValue(&o.Wildcard) },
 		},
 		{
 			letter: "U", long: "unexpected", test: true, help: []string{"force unexpected flow by using tag probe"},
-			value: func(o *options) pflag.Value { return boolValue{&o.Unexpected} },
+			value: func(o *options) pflag.Value { return boolValue(&o.Unexpected) },
 		},
 		{
 			letter: "r", long: "stream-mode", arg: "<mode>", test: true, help: []string{"receive mode for stream tests (recv)"},
-			value: func(*options) pflag.Value { return onlyValue{"recv", "recv_data", false} },
+			value: func(*options) pflag.Value { return onlyValue("recv", "recv_data", false) },
 		},
 		{
 			letter: "I", long: "wakeup", test: true, help: []string{"create context with wakeup feature enabled (always so)"},
-			value: func(o *options) pflag.Value { return boolValue{&o.Wakeup} },
+			value: func(o *options) pflag.Value { return boolValue(&o.Wakeup) },
 		},
 		{
 			letter: "e", long: "error-handling", test: true, help: []string{"create endpoints with error handling support (always so)"},
-			value: func(o *options) pflag.Value { return boolValue{&o.ErrorHandling} },
+			value: func(o *options) pflag.Value { return boolValue(&o.ErrorHandling) },
 		},
 		{letter: "E", long: "wait-mode", arg: "<mode>", test: true, help: []string{
 			"wait mode for tests (poll)", "    poll  - repeatedly progress the worker",
 			"    sleep - spin for UCX_SPIN_TIME, then sleep until woken",
-		}, value: func(o *options) pflag.Value { return waitModeValue{&o.Sleep} }},
+		}, value: func(o *options) pflag.Value { return waitModeValue(&o.Sleep) }},
 		{
 			letter: "y", long: "copy", test: true, help: []string{"copy to user memory in the handler of active messages"},
-			value: func(o *options) pflag.Value { return boolValue{&o.AMCopy} },
+			value: func(o *options) pflag.Value { return boolValue(&o.AMCopy) },
 		},
 		{
 			letter: "z", long: "registered", test: true, help: []string{"pass pre-registered memory handle"},
-			value: func(o *options) pflag.Value { return boolValue{&o.Registered} },
+			value: func(o *options) pflag.Value { return boolValue(&o.Registered) },
 		},
 	}, []perf.API{perf.UCP}},
 	{"Of UCX's tool", []option{

@@ -8,294 +8,225 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// The values of options. String returns the spelling that is compared between the sides and shown
-// if they differ.
-
 var errLater = perf.ErrNotSupportedYet
 
-// numberError returns strconv's reason without its function names.
-func numberError(err error) error {
-	if n, ok := errors.AsType[*strconv.NumError](err); ok {
-		return n.Err
-	}
-	return err
+// value is the value of an option. get returns the spelling that is compared between the sides and
+// shown if they differ.
+type value struct {
+	get func() string
+	set func(string) error
 }
 
-// laterValue is an option that UCX supports and goucx does not yet.
-type laterValue struct{}
+func (v value) String() string     { return v.get() }
+func (v value) Set(s string) error { return v.set(s) }
+func (v value) Type() string       { return "" }
 
-func (laterValue) String() string   { return "" }
-func (laterValue) Set(string) error { return errLater }
-func (laterValue) Type() string     { return "" }
+// parsed is a value of type T at p, which parse reads and format writes.
+func parsed[T any](p *T, format func(T) string, parse func(string) (T, error)) pflag.Value {
+	return value{func() string { return format(*p) }, func(s string) (err error) {
+		*p, err = parse(s)
+		if n, ok := errors.AsType[*strconv.NumError](err); ok {
+			return n.Err // without strconv's function names
+		}
+		return err
+	}}
+}
+
+// itself formats text.
+func itself(s string) string { return s }
+
+// laterValue is an option that UCX supports and goucx does not yet.
+func laterValue() pflag.Value {
+	return value{func() string { return "" }, func(string) error { return errLater }}
+}
 
 // onlyValue is an option with one supported value. Others, separated by blanks, are known and not
 // supported yet. pair allows "a,b".
-type onlyValue struct {
-	only, unsupported string
-	pair              bool
-}
-
-func (v onlyValue) String() string { return v.only }
-func (v onlyValue) Type() string   { return "" }
-
-func (v onlyValue) Set(s string) error {
-	parts := []string{s}
-	if v.pair {
-		parts = strings.SplitN(s, ",", 2)
-	}
-	for _, p := range parts {
-		switch {
-		case p == v.only:
-		case contains(strings.Fields(v.unsupported), p) || v.unsupported == "":
-			return fmt.Errorf("%w; supported is %s", errLater, v.only)
-		default:
-			return fmt.Errorf("known are %s %s", v.only, v.unsupported)
+func onlyValue(only, unsupported string, pair bool) pflag.Value {
+	return value{func() string { return only }, func(s string) error {
+		parts := []string{s}
+		if pair {
+			parts = strings.SplitN(s, ",", 2)
 		}
-	}
-	return nil
+		for _, p := range parts {
+			switch {
+			case p == only:
+			case contains(strings.Fields(unsupported), p) || unsupported == "":
+				return fmt.Errorf("%w; supported is %s", errLater, only)
+			default:
+				return fmt.Errorf("known are %s %s", only, unsupported)
+			}
+		}
+		return nil
+	}}
 }
 
 func contains(list []string, s string) bool { return slices.Contains(list, s) }
 
-type boolValue struct{ p *bool }
+func boolValue(p *bool) pflag.Value { return parsed(p, strconv.FormatBool, strconv.ParseBool) }
 
-func (v boolValue) String() string { return strconv.FormatBool(*v.p) }
-func (v boolValue) Type() string   { return "" }
-
-func (v boolValue) Set(s string) (err error) {
-	*v.p, err = strconv.ParseBool(s)
-	return numberError(err)
+func stringValue(p *string) pflag.Value {
+	return parsed(p, strconv.Quote, func(s string) (string, error) { return s, nil })
 }
-
-type stringValue struct{ p *string }
-
-func (v stringValue) String() string     { return strconv.Quote(*v.p) }
-func (v stringValue) Type() string       { return "" }
-func (v stringValue) Set(s string) error { *v.p = s; return nil }
 
 // testValue is the name of a test in the table.
-type testValue struct{ p *string }
-
-func (v testValue) String() string { return *v.p }
-func (v testValue) Type() string   { return "" }
-
-func (v testValue) Set(s string) error {
-	_, err := perf.Lookup(s)
-	*v.p = s
-	return err
-}
-
-// headerValue is the length of an active message's header. A negative value is the test's default,
-// which the command line cannot specify.
-type headerValue struct{ p *int64 }
-
-func (v headerValue) String() string { return strconv.FormatInt(*v.p, 10) }
-func (v headerValue) Type() string   { return "" }
-
-func (v headerValue) Set(s string) (err error) {
-	if *v.p, err = strconv.ParseInt(s, 10, 64); err == nil && *v.p < 0 {
-		err = errors.New("a length is at least 0")
-	}
-	return numberError(err)
-}
-
-// waitModeValue selects whether waits block.
-type waitModeValue struct{ p *bool }
-
-func (v waitModeValue) Type() string { return "" }
-
-func (v waitModeValue) String() string {
-	if *v.p {
-		return "sleep"
-	}
-	return "poll"
-}
-
-func (v waitModeValue) Set(s string) error {
-	if s != "poll" && s != "sleep" {
-		return errors.New("known are poll sleep")
-	}
-	*v.p = s == "sleep"
-	return nil
-}
-
-type choiceValue struct {
-	p    *string
-	from string
-}
-
-func (v choiceValue) String() string { return *v.p }
-func (v choiceValue) Type() string   { return "" }
-
-func (v choiceValue) Set(s string) error {
-	if !contains(strings.Fields(v.from), s) {
-		return fmt.Errorf("known are %s", v.from)
-	}
-	*v.p = s
-	return nil
-}
-
-// layoutValue parses UCX's names for both APIs; contig is the default.
-type layoutValue struct{ p *perf.Layout }
-
-func (v layoutValue) String() string { return string(*v.p) }
-func (v layoutValue) Type() string   { return "" }
-
-func (v layoutValue) Set(s string) error {
-	switch l := perf.Layout(s); l {
-	case perf.Short, perf.Bcopy, perf.Zcopy:
-		*v.p = l
-		return nil
-	case "contig", "contig,contig":
-		return nil
-	case "shortiov", "iov", "iov,iov", "iov,contig", "contig,iov":
-		return errLater
-	default:
-		return errors.New("known are short bcopy zcopy contig")
-	}
+func testValue(p *string) pflag.Value {
+	return parsed(p, itself, func(s string) (string, error) {
+		_, err := perf.Lookup(s)
+		return s, err
+	})
 }
 
 // int64Value and intValue leave range checks to perf.
-type int64Value struct{ p *int64 }
+func int64Value(p *int64) pflag.Value { return parsed(p, formatInt64, parseInt64) }
 
-func (v int64Value) String() string { return strconv.FormatInt(*v.p, 10) }
-func (v int64Value) Type() string   { return "" }
+func formatInt64(n int64) string         { return strconv.FormatInt(n, 10) }
+func parseInt64(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }
 
-func (v int64Value) Set(s string) (err error) {
-	*v.p, err = strconv.ParseInt(s, 10, 64)
-	return numberError(err)
-}
+func intValue(p *int) pflag.Value { return parsed(p, strconv.Itoa, strconv.Atoi) }
 
-type intValue struct{ p *int }
-
-func (v intValue) String() string { return strconv.Itoa(*v.p) }
-func (v intValue) Type() string   { return "" }
-
-func (v intValue) Set(s string) (err error) {
-	*v.p, err = strconv.Atoi(s)
-	return numberError(err)
+// headerValue is the length of an active message's header. A negative value is the test's default,
+// which the command line cannot specify.
+func headerValue(p *int64) pflag.Value {
+	return parsed(p, formatInt64, func(s string) (int64, error) {
+		n, err := parseInt64(s)
+		if err == nil && n < 0 {
+			err = errors.New("a length is at least 0")
+		}
+		return n, err
+	})
 }
 
 // threadsValue rejects 0, which perf treats as unset.
-type threadsValue struct{ p *int }
-
-func (v threadsValue) String() string { return strconv.Itoa(*v.p) }
-func (v threadsValue) Type() string   { return "" }
-
-func (v threadsValue) Set(s string) error {
-	if err := intValue(v).Set(s); err != nil {
-		return err
-	}
-	if *v.p == 0 {
-		return errors.New("number of threads 0 is out of range: at least 1")
-	}
-	return nil
+func threadsValue(p *int) pflag.Value {
+	return parsed(p, strconv.Itoa, func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err == nil && n == 0 {
+			err = errors.New("number of threads 0 is out of range: at least 1")
+		}
+		return n, err
+	})
 }
 
-type portValue struct{ p *int }
-
-func (v portValue) String() string { return strconv.Itoa(*v.p) }
-func (v portValue) Type() string   { return "" }
-
-func (v portValue) Set(s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return numberError(err)
-	}
-	if n < 1 || n > 65535 {
-		return errors.New("a port is 1-65535")
-	}
-	*v.p = n
-	return nil
+func portValue(p *int) pflag.Value {
+	return parsed(p, strconv.Itoa, func(s string) (int, error) {
+		n, err := strconv.Atoi(s)
+		if err == nil && (n < 1 || n > 65535) {
+			err = errors.New("a port is 1-65535")
+		}
+		return n, err
+	})
 }
 
-type rankValue struct{ p *float64 }
-
-func (v rankValue) String() string { return strconv.FormatFloat(*v.p, 'g', -1, 64) }
-func (v rankValue) Type() string   { return "" }
-
-func (v rankValue) Set(s string) error {
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return numberError(err)
-	}
-	if !(f >= 0 && f <= 100) {
-		return errors.New("a percentile rank is 0-100")
-	}
-	*v.p = f
-	return nil
+func rankValue(p *float64) pflag.Value {
+	format := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	return parsed(p, format, func(s string) (float64, error) {
+		f, err := strconv.ParseFloat(s, 64)
+		if err == nil && !(f >= 0 && f <= 100) {
+			err = errors.New("a percentile rank is 0-100")
+		}
+		return f, err
+	})
 }
 
-type durationValue struct{ p *time.Duration }
-
-func (v durationValue) String() string { return v.p.String() }
-func (v durationValue) Type() string   { return "" }
-
-func (v durationValue) Set(s string) error {
-	d, err := time.ParseDuration(s)
-	if err == nil && d <= 0 {
-		err = errors.New("a time above 0, such as 5s")
-	}
-	*v.p = d
-	return err
+func durationValue(p *time.Duration) pflag.Value {
+	return parsed(p, time.Duration.String, func(s string) (time.Duration, error) {
+		d, err := time.ParseDuration(s)
+		if err == nil && d <= 0 {
+			err = errors.New("a time above 0, such as 5s")
+		}
+		return d, err
+	})
 }
 
-// sizesValue is a list of sizes, each of which may be repeated: "16,8192:4".
-type sizesValue struct{ p *[]int64 }
+func choiceValue(p *string, from string) pflag.Value {
+	return parsed(p, itself, func(s string) (string, error) {
+		if !contains(strings.Fields(from), s) {
+			return *p, fmt.Errorf("known are %s", from)
+		}
+		return s, nil
+	})
+}
 
-func (v sizesValue) Type() string { return "" }
-
-func (v sizesValue) String() string {
-	var words []string
-	for _, n := range *v.p {
-		words = append(words, strconv.FormatInt(n, 10))
+// waitModeValue selects whether waits block.
+func waitModeValue(p *bool) pflag.Value {
+	format := func(sleep bool) string {
+		if sleep {
+			return "sleep"
+		}
+		return "poll"
 	}
-	return strings.Join(words, ",")
+	return parsed(p, format, func(s string) (bool, error) {
+		if s != "poll" && s != "sleep" {
+			return *p, errors.New("known are poll sleep")
+		}
+		return s == "sleep", nil
+	})
+}
+
+// layoutValue parses UCX's names for both APIs; contig is the default.
+func layoutValue(p *perf.Layout) pflag.Value {
+	format := func(l perf.Layout) string { return string(l) }
+	return parsed(p, format, func(s string) (perf.Layout, error) {
+		switch l := perf.Layout(s); l {
+		case perf.Short, perf.Bcopy, perf.Zcopy:
+			return l, nil
+		case "contig", "contig,contig":
+			return *p, nil
+		case "shortiov", "iov", "iov,iov", "iov,contig", "contig,iov":
+			return *p, errLater
+		default:
+			return *p, errors.New("known are short bcopy zcopy contig")
+		}
+	})
 }
 
 // maxPieces bounds a list before it is created; perf has its own limit.
 const maxPieces = 4096
 
-func (v sizesValue) Set(s string) error {
-	var list []int64
-	for item := range strings.SplitSeq(s, ",") {
-		size, times, repeated := strings.Cut(item, ":")
-		n, err := strconv.ParseInt(size, 10, 64)
-		if err != nil {
-			return fmt.Errorf("size %q: %w", size, numberError(err))
+// sizesValue is a list of sizes, each of which may be repeated: "16,8192:4".
+func sizesValue(p *[]int64) pflag.Value {
+	format := func(list []int64) string {
+		var words []string
+		for _, n := range list {
+			words = append(words, formatInt64(n))
 		}
-		count := 1
-		if repeated {
-			if count, err = strconv.Atoi(times); err != nil || count < 1 || count > maxPieces {
-				return fmt.Errorf("size %q: a count is 1-%d", item, maxPieces)
+		return strings.Join(words, ",")
+	}
+	return value{func() string { return format(*p) }, func(s string) error {
+		var list []int64
+		for item := range strings.SplitSeq(s, ",") {
+			size, times, repeated := strings.Cut(item, ":")
+			n, err := parseInt64(size)
+			if e, ok := errors.AsType[*strconv.NumError](err); ok {
+				return fmt.Errorf("size %q: %w", size, e.Err)
+			}
+			count := 1
+			if repeated {
+				if count, err = strconv.Atoi(times); err != nil || count < 1 || count > maxPieces {
+					return fmt.Errorf("size %q: a count is 1-%d", item, maxPieces)
+				}
+			}
+			list = append(list, slices.Repeat([]int64{n}, count)...)
+			if len(list) > maxPieces {
+				return fmt.Errorf("more than %d sizes", maxPieces)
 			}
 		}
-		list = append(list, slices.Repeat([]int64{n}, count)...)
-		if len(list) > maxPieces {
-			return fmt.Errorf("more than %d sizes", maxPieces)
-		}
-	}
-	*v.p = list
-	return nil
+		*p = list
+		return nil
+	}}
 }
 
-type cpusValue struct{ p *[]int }
-
-func (v cpusValue) String() string { return cpu.FormatList(*v.p) }
-func (v cpusValue) Type() string   { return "" }
-
-func (v cpusValue) Set(s string) (err error) {
-	*v.p, err = cpu.ParseList(s)
-	return err
-}
+func cpusValue(p *[]int) pflag.Value { return parsed(p, cpu.FormatList, cpu.ParseList) }
 
 // listValue collects each use of the option.
-type listValue struct{ p *[]string }
-
-func (v listValue) String() string     { return strings.Join(*v.p, " ") }
-func (v listValue) Type() string       { return "" }
-func (v listValue) Set(s string) error { *v.p = append(*v.p, s); return nil }
+func listValue(p *[]string) pflag.Value {
+	format := func(list []string) string { return strings.Join(list, " ") }
+	return parsed(p, format, func(s string) ([]string, error) { return append(*p, s), nil })
+}

@@ -29,7 +29,7 @@ var transportsList = []mutant{
 	{
 		name: "the accepting side sends before the other is ready",
 		file: "wireup/machine/threeway.go",
-		old:  "s.conf.ThreeWay && !s.closeSent", new: "false",
+		old:  "s.conf.ThreeWay && s.txState < txClosed", new: "false",
 		pkg: "./wireup/machine", test: "^TestQueuesCarryEverything$",
 	},
 	{

@@ -23,8 +23,8 @@ var verbsList = []mutant{
 	},
 	{
 		name: "the checksum of a packet is not looked at",
-		file: "verbs/soft/udp_datagram.go",
-		old:  "	return f, d.check(i, foreign)", new: "	return f, true",
+		file: "verbs/soft/link_udp.go",
+		old:  "	return f, g.Check(i, foreign)", new: "	return f, true",
 		pkg: "./verbs/soft", test: "^TestFloodOfGarbage$",
 	},
 	{

@@ -12,7 +12,7 @@ import (
 func TestMeasures(t *testing.T) {
 	tr, err := readTree("testdata/tree")
 	require.NoError(t, err)
-	want := []string{"13", "230.8", "0.0", "0.0", "1", "4", "1 ucp", "23 ucp/worker.go", "1", "1", "1", "0 % of 0 files"}
+	want := []string{"13", "230.8", "0.0", "0.0", "1", "4 Worker", "1 ucp", "23 ucp/worker.go", "1", "1", "1", "0 % of 0 files"}
 	require.Len(t, measures, len(want))
 	for i, m := range measures {
 		got, _ := m.count(tr)

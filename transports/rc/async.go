@@ -7,7 +7,7 @@ import (
 )
 
 // While the program computes, the async goroutine runs sections in place of the worker; see
-// nic.Section for who excludes whom. They open connections and process connection messages.
+// nic.Section for the exclusion. They open connections and process connection messages.
 // Messages that peers then send arrive in posted receives and wait for Progress.
 //
 // Invariant: a section makes no callback. The next Progress reports the failures that it

@@ -93,7 +93,7 @@ func (f *iface) shutdownPeers() {
 		switch {
 		case e.Life.Over():
 			if e.Life == conn.Failing && conn.IsFailure(e.Err) {
-				e.step(machine.Event{Kind: machine.EventPeerLost}) // notify the peer, as tearDown would
+				e.step(machine.Event{Kind: machine.EventPeerLost}) // notify the peer, as serviceEP would
 			}
 		case e.txQueue != nil:
 			e.txQueue.postControl(idShutdown, 0)

@@ -232,8 +232,19 @@ func (f *iface) dispatchConnMsg(n *connMsg) {
 		})
 	}
 	if n.has(flagDrained) {
-		if e != nil {
-			e.handleDrained(n)
+		if e == nil {
+			return
+		}
+		id, found := m.Pair.Flip(), false
+		for _, ps := range [...][]*connQP{e.qps, f.draining} {
+			for _, p := range ps {
+				if p.e == e && p.id == id {
+					p.peerDrained, found = true, true
+				}
+			}
+		}
+		if n.has(flagWantReply) && !found { // this side has destroyed the QP already
+			e.sendDrained(id, false)
 		}
 		return
 	}
@@ -266,20 +277,28 @@ func (f *iface) replyStray(n *connMsg) {
 	}
 }
 
-// acceptOpen returns the connection for an OPEN of a peer: one of this side's, or a new half-open
-// one. nil: the OPEN is dropped.
+// acceptOpen returns the connection for an OPEN of a peer: one of this side's whose OPEN crosses it,
+// else an unused one with an endpoint, else a new half-open one. nil: the OPEN is dropped.
 func (f *iface) acceptOpen(n *connMsg) *ep {
 	if ok, _ := f.portAddr.Reaches(&n.from.port); !ok {
 		return nil
 	}
-	if e := f.matchOpen(n); e != nil {
-		if e.M.State() == machine.StateOpening {
+	var unused *ep
+	for _, e := range f.ByPeer[n.from.iface.name] {
+		switch {
+		case n.has(flagSeparate) || e.Life.Over() || e.peer != n.from: // the interface name in the OPEN may be forged
+		case e.M.State() == machine.StateOpening && !e.Has(conn.Separate):
 			f.stats.Inc(statCrossed)
-		} else {
-			f.stats.Inc(statAccepted)
+			f.Count(e)
+			return e
+		case e.M.State() == machine.StateIdle && e.Has(conn.Opened) && unused == nil:
+			unused = e
 		}
-		f.Count(e)
-		return e
+	}
+	if unused != nil {
+		f.stats.Inc(statAccepted)
+		f.Count(unused)
+		return unused
 	}
 	from, now := n.from.port.Source(), ucs.Now()
 	if !f.halfOpen.Admit(from, now, f.evictHalfOpen) {
@@ -325,24 +344,6 @@ func (e *ep) confirm() {
 	if e.Life.Step(conn.Confirm) {
 		e.f.halfOpen.Remove(e)
 	}
-}
-
-// matchOpen returns the connection of this side that an OPEN of the peer belongs to: one whose OPEN
-// crosses it, else an unused one with an endpoint. nil: none.
-func (f *iface) matchOpen(n *connMsg) (unused *ep) {
-	if n.has(flagSeparate) {
-		return nil
-	}
-	for _, e := range f.ByPeer[n.from.iface.name] {
-		switch {
-		case e.Life.Over() || e.peer != n.from: // the interface name in the OPEN may be forged
-		case e.M.State() == machine.StateOpening && !e.Has(conn.Separate):
-			return e
-		case e.M.State() == machine.StateIdle && e.Has(conn.Opened) && unused == nil:
-			unused = e
-		}
-	}
-	return unused
 }
 
 // uncountAccepted undoes Count. A closed endpoint with operations in flight stays counted: Progress is

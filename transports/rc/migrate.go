@@ -15,7 +15,10 @@ import (
 // direction moves by itself. The sender posts a switch-over marker as its last message on the
 // old QP, and its next messages on the new one. The receiver delivers the messages of the new
 // QP only after it has read the marker. Messages that arrive there earlier are kept in
-// connQP.outOfOrder. So the order of messages is kept.
+// connQP.outOfOrder.
+//
+// Invariant: messages are delivered in the order in which they were sent, over all QPs of the
+// connection.
 //
 // A QP that neither direction uses is retired, but not destroyed at once: it is draining. If
 // this side destroyed it while the peer still retransmits, the peer would get no ACK and report
@@ -159,20 +162,4 @@ func (e *ep) sendDrained(id machine.PairID, wantReply bool) {
 		flags |= flagWantReply
 	}
 	e.f.sendConnMsg(&connMsg{msg: m, flags: flags}, &e.peer, e.ah)
-}
-
-// handleDrained processes a DRAINED of the peer. If this side has destroyed the QP already and
-// the peer asks, it replies with DRAINED.
-func (e *ep) handleDrained(n *connMsg) {
-	id, found := n.msg.Pair.Flip(), false
-	for _, ps := range [...][]*connQP{e.qps, e.f.draining} {
-		for _, p := range ps {
-			if p.e == e && p.id == id {
-				p.peerDrained, found = true, true
-			}
-		}
-	}
-	if n.has(flagWantReply) && !found {
-		e.sendDrained(id, false)
-	}
 }

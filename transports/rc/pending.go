@@ -53,7 +53,7 @@ func (e *ep) PendingPurge(f func(uct.Token)) {
 }
 
 // dispatchPending lets the handler retry pending operations where there is room, and returns how many
-// it took. Each call begins with the next endpoint.
+// it consumed. Each call begins with the next endpoint.
 //
 //go:noinline
 func (f *iface) dispatchPending() (moved int) {

@@ -261,8 +261,8 @@ func (f *iface) disarm() {
 	f.drainEvents()
 }
 
-// drainEvents consumes all events of the completion channel. others reports whether one of them is
-// for the worker: it is not from the queue of connection messages.
+// drainEvents consumes all events of the completion channel. It reports whether one of them is
+// for the worker, and so not from the queue of connection messages.
 func (f *iface) drainEvents() (workerEvent bool) {
 	f.ud.armed = false
 	for {

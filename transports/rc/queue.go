@@ -74,7 +74,7 @@ func (q *sendQueue) nextWR() *verbs.SendWR {
 	return &f.postList[f.postListLen]
 }
 
-// post posts the work request that next returned. Within Progress it collects work requests for
+// post posts the work request that nextWR returned. Within Progress it collects work requests for
 // flushPostList.
 func (q *sendQueue) post(w *verbs.SendWR, flags verbs.SendFlags) {
 	f := q.f

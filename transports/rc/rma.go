@@ -145,15 +145,15 @@ func (e *ep) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status
 //
 //hot:bench BenchmarkPutZcopy
 func (e *ep) PutZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-	return e.zcopy(verbs.OpWrite, uct.MemRemotePut, v, addr, k, t)
+	return e.zcopy(verbs.OpWrite, v, addr, k, t)
 }
 
 // GetZcopy reads into the caller's memory.
 func (e *ep) GetZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-	return e.zcopy(verbs.OpRead, uct.MemRemoteGet, v, addr, k, t)
+	return e.zcopy(verbs.OpRead, v, addr, k, t)
 }
 
-func (e *ep) zcopy(op verbs.Opcode, need uct.MemFlags, v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+func (e *ep) zcopy(op verbs.Opcode, v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
 	f := e.f
 	if !f.Enter() {
 		return ucs.NoResource
@@ -175,6 +175,10 @@ func (e *ep) zcopy(op verbs.Opcode, need uct.MemFlags, v []uct.Vec, addr uint64,
 	for i := range n {
 		sum += int(w.SG[i].Len)
 	}
+	need, kind := uct.MemRemotePut, slotToken
+	if op == verbs.OpRead {
+		need, kind = uct.MemRemoteGet, slotRead
+	}
 	key := f.d.Key(k)
 	if st := key.Allows(addr, sum, need); st != ucs.OK {
 		return st
@@ -183,10 +187,6 @@ func (e *ep) zcopy(op verbs.Opcode, need uct.MemFlags, v []uct.Vec, addr uint64,
 		return e.noResource(false)
 	}
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = op, uint8(n), 0, addr, key.RKey
-	kind := slotToken
-	if op == verbs.OpRead {
-		kind = slotRead
-	}
 	q.takeSlot(kind, t, 0)
 	q.post(w, verbs.SendSignaled)
 	return ucs.InProgress
@@ -220,7 +220,7 @@ func (e *ep) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
 	if !postAtomics.Has(op) {
 		return e.unsupported()
 	}
-	st := e.atomic(op, v, 0, addr, k, 0)
+	_, st := e.Fetch64(op, v, 0, addr, k, 0)
 	if st == ucs.InProgress {
 		return ucs.OK
 	}
@@ -232,20 +232,16 @@ func (e *ep) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Tok
 	if !fetchAtomics.Has(op) {
 		return 0, e.unsupported()
 	}
-	return 0, e.atomic(op, v, cmp, addr, k, t)
-}
-
-func (e *ep) atomic(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Token) uct.Status {
 	if !e.f.Enter() {
-		return ucs.NoResource
+		return 0, ucs.NoResource
 	}
 	defer e.f.Leave()
 	if addr%8 != 0 && e.status == ucs.OK {
-		return ucs.InvalidParam
+		return 0, ucs.InvalidParam
 	}
 	i, rkey, st := e.takeBuf(8, addr, k, uct.MemRemoteAtomic)
 	if st != ucs.OK {
-		return st
+		return 0, st
 	}
 	q := e.q
 	w := q.nextWR()
@@ -261,5 +257,5 @@ func (e *ep) atomic(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Toke
 	}
 	q.takeSlot(slotFetch, t, i)
 	q.post(w, flags)
-	return ucs.InProgress
+	return 0, ucs.InProgress
 }

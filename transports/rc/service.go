@@ -57,7 +57,32 @@ func laterStatus(err error) uct.Status {
 // end of the peer's messages, and releases the connection when both sides have finished.
 func (f *iface) serviceEP(e *ep) (n int) {
 	if e.Life == conn.Failing {
-		n = f.tearDown(e)
+		// Deliver the received messages, notify the peer, complete the operations, report the failure.
+		f.flushPostList()
+		for _, p := range e.qps {
+			f.drainCompletions(p)
+		}
+		for f.drainedAt < len(f.drained) {
+			n += f.processRecvs(f.recvWCs[:f.takeDrained(f.recvWCs[:])])
+		}
+		n += f.deliverOutOfOrder()
+		if conn.IsFailure(e.Err) {
+			e.step(machine.Event{Kind: machine.EventPeerLost})
+		}
+		e.closeQPs(flightStatus(e.Err))
+		for _, p := range f.draining {
+			if p.e == e {
+				p.close(flightStatus(e.Err))
+			}
+		}
+		f.removeClosed()
+		if e.cancelToken != 0 {
+			f.queueEvent(uct.Event{Token: e.cancelToken})
+		}
+		if f.queuedEvents != 0 {
+			f.deliverEvents()
+		}
+		f.report(e)
 	}
 	if !e.Life.Over() && e.M.PeerDrained() {
 		f.uncountAccepted(e)
@@ -80,37 +105,6 @@ func (f *iface) serviceEP(e *ep) (n int) {
 	e.qps = nil
 	e.release(ucs.Canceled)
 	f.uncountAccepted(e)
-	return n
-}
-
-// tearDown delivers the received messages of a failed connection, completes its operations and
-// reports the failure.
-func (f *iface) tearDown(e *ep) (n int) {
-	f.flushPostList()
-	for _, p := range e.qps {
-		f.drainCompletions(p)
-	}
-	for f.drainedAt < len(f.drained) {
-		n += f.processRecvs(f.recvWCs[:f.takeDrained(f.recvWCs[:])])
-	}
-	n += f.deliverOutOfOrder()
-	if conn.IsFailure(e.Err) {
-		e.step(machine.Event{Kind: machine.EventPeerLost}) // notifies the peer
-	}
-	e.closeQPs(flightStatus(e.Err))
-	for _, p := range f.draining {
-		if p.e == e {
-			p.close(flightStatus(e.Err))
-		}
-	}
-	f.removeClosed()
-	if e.cancelToken != 0 {
-		f.queueEvent(uct.Event{Token: e.cancelToken})
-	}
-	if f.queuedEvents != 0 {
-		f.deliverEvents()
-	}
-	f.report(e)
 	return n
 }
 

@@ -111,9 +111,9 @@ func (u *udQP) fillRecv(w *verbs.RecvWR, i uint32) {
 	w.ID, w.NumSG, w.SG[0], w.SG[1] = uint64(i), 2, u.rx.SGE(i, grhLen+connMsgMaxLen), u.spill
 }
 
-// poll processes about most connection messages and returns their number. others reports
-// whether it consumed an event of another completion queue. Once its own
-// queue is empty, it arms it. If messages remain, it sets the alarm for a section.
+// poll processes about maxMsgs connection messages and returns their number. workerEvent: it consumed
+// an event of another completion queue. Once its own queue is empty, it arms it. If messages remain,
+// it sets the alarm for a section.
 func (u *udQP) poll(maxMsgs int) (n int, workerEvent bool) {
 	for n < maxMsgs {
 		k := u.recvCQ.Poll(u.wcs[:])

@@ -167,7 +167,19 @@ func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error
 		}
 	}
 
-	e := f.matchOpen(&h)
+	// A connect of this side that is pending crosses the peer's. There is no crossing once this
+	// side has read the peer's ACCEPT, or if the ring pair that is kept would be too small for the
+	// other side's longest message.
+	e := f.connecting[h.name]
+	if e != nil {
+		localMax, remoteMax := e.maxBulk, h.layout().MaxBulk()
+		if e.M.WinsCrossing(h.worker, h.conn) {
+			localMax, remoteMax = remoteMax, localMax
+		}
+		if h.flags&flagSeparate != 0 || e.Life != conn.Open || e.crossedSock != nil || remoteMax < localMax {
+			e = nil
+		}
+	}
 	if _, ok := f.merged[h.conn]; ok { // its ring pair came with an ACCEPT
 		delete(f.merged, h.conn)
 		shmem.CloseFDs(fds...)
@@ -203,24 +215,6 @@ func (f *iface) acceptOpen(id uint32, c halfOpenConn, b []byte, fds []int) error
 	f.stats.Inc(statAccepted)
 	e.step(machine.Event{Kind: machine.EventReceive, Msg: h.machineMsg()})
 	return nil
-}
-
-// matchOpen returns this side's pending connect to the sender of OPEN message h, or nil.
-// Both sides then connect at the same time. There is no crossing once this side has read
-// the peer's ACCEPT.
-func (f *iface) matchOpen(h *connMsg) *ep {
-	e := f.connecting[h.name]
-	if e == nil || h.flags&flagSeparate != 0 || e.Life != conn.Open || e.crossedSock != nil {
-		return nil
-	}
-	localMax, remoteMax := e.maxBulk, h.layout().MaxBulk()
-	if e.M.WinsCrossing(h.worker, h.conn) {
-		localMax, remoteMax = remoteMax, localMax
-	}
-	if remoteMax < localMax {
-		return nil // the kept ring pair would be too small for the other side's longest message
-	}
-	return e
 }
 
 // mergeCrossing merges the peer's connect, with ring pair p, into e, this side's connect. Both

@@ -100,12 +100,24 @@ func (e *ep) shortSlow(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	return ucs.OK
 }
 
-// maySend returns OK if a message with this id may be sent now.
+// maySend returns OK if a message with this id may be sent now. It refreshes the ring if need be.
 func (e *ep) maySend(id uct.AMID) uct.Status {
 	if id >= uct.NumAMIDs {
 		return ucs.InvalidParam
 	}
-	return e.ready()
+	if e.status != ucs.OK {
+		return e.status
+	}
+	if e.tx.Room() {
+		return ucs.OK
+	}
+	if s := e.refresh(); s != ucs.OK {
+		return s
+	}
+	if !e.tx.Room() {
+		return e.noResource(0)
+	}
+	return ucs.OK
 }
 
 // reserve returns n bytes of the bulk area. The caller has checked may.

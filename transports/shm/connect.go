@@ -73,7 +73,7 @@ func (f *iface) connect(peer ifaceName, remoteAddr []byte) (*ep, error) {
 // newEP makes a connection without a ring pair. Each ring pair that it gets must hold
 // messages of maxBulk bytes.
 func (f *iface) newEP(peer ifaceName, maxBulk int) (*ep, error) {
-	e := &ep{f: f, peer: peer, armed: &alwaysArmed, pidfd: -1, resLen: -1, maxBulk: maxBulk, tx: f.nullRings.tx, rx: f.nullRings.rx}
+	e := &ep{f: f, peer: peer, armed: &alwaysArmed, pidfd: -1, resLen: -1, maxBulk: maxBulk, tx: f.nullPair.tx, rx: f.nullPair.rx}
 	e.M = machine.New(machine.Config{Worker: f.worker, Conn: conn.NewID()})
 	if err := f.assignSlot(e); err != nil {
 		return nil, err

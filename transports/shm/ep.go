@@ -136,23 +136,6 @@ func (e *ep) wakePeer() {
 	atomic.CompareAndSwapUint32(e.peerPage.armed, n, 0) // fails if the peer has armed anew
 }
 
-// ready returns OK if a message may be sent now. It refreshes the ring if need be.
-func (e *ep) ready() uct.Status {
-	if e.status != ucs.OK {
-		return e.status
-	}
-	if e.tx.Room() {
-		return ucs.OK
-	}
-	if s := e.refresh(); s != ucs.OK {
-		return s
-	}
-	if !e.tx.Room() {
-		return e.noResource(0)
-	}
-	return ucs.OK
-}
-
 // refresh reads the consumer's position in the ring. It fails the peer if the position
 // is impossible.
 func (e *ep) refresh() uct.Status {

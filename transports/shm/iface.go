@@ -40,7 +40,7 @@ type iface struct {
 	passes        uint32
 	nextHot       int  // index in hot at which the next drain begins
 	serviceNeeded bool // service has work
-	extraWork     bool // a pass has work besides hot: words, waiting or attention
+	extraWork     bool // a pass has work besides hot: doorbells, waiting or service
 	waiting       []*ep
 	wakeOnRoom    []*ep // connections of waiting whose peers must wake this worker
 
@@ -57,7 +57,7 @@ type iface struct {
 	worker      uct.UUID
 	layout      ring.Layout // of new connections
 	maxRingSize int         // maximum ring size in bytes
-	nullRings   nullRings
+	nullPair    *pair
 
 	pages             []ownPage
 	currentPage       int
@@ -67,7 +67,7 @@ type iface struct {
 	merged            map[uint64]struct{} // peer's connections whose ring pair came with ACCEPT; a later OPEN is ignored
 	deferred          []*ep               // actions wait for the end of a reservation
 	pairRequests      []*ep               // need another ring pair
-	sparePairRequests []*ep               // empty; swapped with wanting
+	sparePairRequests []*ep               // empty; swapped with pairRequests
 	recheck           conn.Queue[*ep]     // no longer hot, or with messages left; service polls them
 
 	listener   *shmem.Listener
@@ -147,7 +147,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 		Active: func() int { return f.mappedConns }, Limit: maxPairs.Get(set),
 		Uses: func(e *ep) (uint64, bool) { return e.tx.Head() + e.rx.Consumed(), e.M.Quiescent() && !e.hasPending() },
 	})
-	if f.nullRings, err = newNullRings(); err != nil {
+	if f.nullPair, err = newNullPair(); err != nil {
 		return nil, fmt.Errorf("open shm iface: %w", err)
 	}
 	n, whole := layout.MaxBulk(), uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: maxVec}

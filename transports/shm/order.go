@@ -12,7 +12,7 @@ import (
 //     next to the same peer (ep.dialAfter).
 //   - The sender uses no connection that the peer initiated while the peer may not have
 //     accepted the closed connection (ep.Close, hasClosing).
-//   - The receiver handles OPEN messages in order (receiveOlderOpens).
+//   - The receiver handles OPEN messages in order (acceptOpen).
 //   - Before the receiver first reads a connection, it drains its other connections with
 //     that peer (startReads).
 //

@@ -205,7 +205,7 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 	var r recorder
 	f := openTest(t, &r)
 	before := countFDs(t)
-	seg, err := shmem.Create("goucx-test", pairSize(f.layout))
+	seg, err := shmem.Create("goucx-test", 2*ringStride(f.layout))
 	require.NoError(t, err)
 	defer seg.Close()
 	small, err := shmem.Create("goucx-test", 4096)

@@ -217,14 +217,28 @@ type cmaRegion struct {
 
 var _ mapped.Copier = (*cmaRegion)(nil)
 
-// newCMALocked returns an accessor for region p, after a trial read.
+// newCMALocked returns an accessor for region p. It first reads one byte to find out whether the
+// system permits the access.
 func (r *remote) newCMALocked(p *mapped.PackedKey, slot *mapped.Slot, grant *keyGrant) (*cmaRegion, error) {
 	conn := r.conn
 	if conn == nil {
 		conn = grant.conn
 	}
 	f := &cmaRegion{pid: grant.pid, conn: conn, slot: slot, gen: p.Gen}
-	if err := f.try(p.Base); err != nil {
+	const advice = "have the owner allocate the memory instead of registering its own"
+	if f.pid <= 0 {
+		return nil, fmt.Errorf("process_vm_readv: the owner is in another pid namespace; %s: %w", advice, ucs.ErrUnsupported)
+	}
+	if !f.slot.Enter(f.gen) {
+		return nil, keyStatusErrs[keyRevoked]
+	}
+	var b [1]byte
+	_, err := shmem.ProcessRead(f.pid, b[:], uintptr(p.Base))
+	f.slot.Leave()
+	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
+		return nil, fmt.Errorf("%w: forbidden here (ptrace scope, seccomp or user namespace); %s: %w", err, advice, ucs.ErrUnsupported)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if r.conn == nil {
@@ -232,24 +246,6 @@ func (r *remote) newCMALocked(p *mapped.PackedKey, slot *mapped.Slot, grant *key
 	}
 	r.cmaRegions++
 	return f, nil
-}
-
-// try reads one byte to find out whether the system permits the access.
-func (f *cmaRegion) try(addr uint64) error {
-	const advice = "have the owner allocate the memory instead of registering its own"
-	if f.pid <= 0 {
-		return fmt.Errorf("process_vm_readv: the owner is in another pid namespace; %s: %w", advice, ucs.ErrUnsupported)
-	}
-	if !f.slot.Enter(f.gen) {
-		return keyStatusErrs[keyRevoked]
-	}
-	defer f.slot.Leave()
-	var b [1]byte
-	_, err := shmem.ProcessRead(f.pid, b[:], uintptr(addr))
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) {
-		return fmt.Errorf("%w: forbidden here (ptrace scope, seccomp or user namespace); %s: %w", err, advice, ucs.ErrUnsupported)
-	}
-	return err
 }
 
 // Read: see mapped.Copier.

@@ -19,36 +19,49 @@ import (
 //
 // A connection moves from one ring pair to another per direction. The sender puts a
 // switch-over marker behind its last message in the old ring, and continues in the new
-// one (switchTx). The receiver switches when it reads the marker (follow, switchRx). So the
+// one (switchTx). The receiver switches when it reads the marker (followMarker, switchRx). So the
 // order of messages is kept, and no message is lost or waits for an agreement. A side
-// unmaps a ring pair when neither of its directions uses it (drop). Package
+// unmaps a ring pair when neither of its directions uses it (dropPair). Package
 // wireup/machine decides when each step happens.
 type pair struct {
 	id     machine.PairID
 	layout ring.Layout
 	seg    *shmem.Segment
+	tx     ring.Producer // as of the first message
+	rx     ring.Consumer
 }
-
-// pairSize returns the size of a ring pair's segment in bytes.
-func pairSize(l ring.Layout) int { return 2 * ringStride(l) }
 
 // ringStride returns the distance of the two rings: a multiple of the cache line.
 func ringStride(l ring.Layout) int {
 	return (l.Size() + ucs.CacheLine - 1) / ucs.CacheLine * ucs.CacheLine
 }
 
+// attach sets tx and rx to the rings in mem. The maker initializes them before.
+func (p *pair) attach(mem []byte, maker bool) (err error) {
+	n := ringStride(p.layout)
+	out, in := mem[:n], mem[n:]
+	if !maker {
+		out, in = in, out
+	} else if err = errors.Join(ring.Init(out, p.layout), ring.Init(in, p.layout)); err != nil {
+		return err
+	}
+	if p.tx, err = ring.NewProducer(out, p.layout); err == nil {
+		p.rx, err = ring.NewConsumer(in, p.layout)
+	}
+	return err
+}
+
 // makePair creates a ring pair and allocates all its pages.
 func makePair(l ring.Layout) (*pair, error) {
-	seg, err := shmem.Create("goucx-pair", pairSize(l))
+	seg, err := shmem.Create("goucx-pair", 2*ringStride(l))
 	if err != nil {
 		return nil, err
 	}
-	n := ringStride(l)
-	err = errors.Join(seg.Populate(), ring.Init(seg.Bytes()[:n], l), ring.Init(seg.Bytes()[n:], l))
-	if err != nil {
+	p := &pair{layout: l, seg: seg}
+	if err := errors.Join(seg.Populate(), p.attach(seg.Bytes(), true)); err != nil {
 		return nil, errors.Join(err, seg.Close())
 	}
-	return &pair{layout: l, seg: seg}, nil
+	return p, nil
 }
 
 // mapPair maps a ring pair that the peer made. On success it owns fd.
@@ -56,60 +69,28 @@ func mapPair(id machine.PairID, fd int, l ring.Layout) (*pair, error) {
 	if err := l.Check(); err != nil {
 		return nil, err
 	}
-	seg, err := shmem.Map(fd, pairSize(l))
+	seg, err := shmem.Map(fd, 2*ringStride(l))
 	if err != nil {
 		return nil, err
 	}
 	p := &pair{id: id, layout: l, seg: seg}
-	_, err = p.producer()
-	_, err2 := p.consumer()
-	if err = errors.Join(err, err2, seg.CloseFD()); err != nil {
+	if err = errors.Join(p.attach(seg.Bytes(), false), seg.CloseFD()); err != nil {
 		_ = seg.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// rings returns the ring to send in and the ring to receive from.
-func (p *pair) rings() (out, in []byte) {
-	n, m := ringStride(p.layout), p.seg.Bytes()
-	if p.id.IsLocal() {
-		return m[:n], m[n:]
-	}
-	return m[n:], m[:n]
-}
-
-func (p *pair) producer() (ring.Producer, error) {
-	out, _ := p.rings()
-	return ring.NewProducer(out, p.layout)
-}
-
-func (p *pair) consumer() (ring.Consumer, error) {
-	_, in := p.rings()
-	return ring.NewConsumer(in, p.layout)
-}
-
-// nullRings holds the placeholder rings of a connection without a ring pair. They belong
-// to this iface. tx is always full and rx always empty.
-type nullRings struct {
-	tx ring.Producer
-	rx ring.Consumer
-}
-
-func newNullRings() (w nullRings, err error) {
+// newNullPair returns the placeholder for a connection without a ring pair, in memory of this
+// iface. tx is always full and rx always empty.
+func newNullPair() (*pair, error) {
 	l := ring.Layout{Cells: minCells, Bulk: minBulk}
-	area := make([]byte, max(ringStride(l), 4096)) // an allocation of this size is aligned
-	if err = ring.Init(area, l); err != nil {
-		return w, err
+	p := &pair{layout: l}
+	err := p.attach(make([]byte, max(2*ringStride(l), 4096)), true) // an allocation of this size is aligned
+	for err == nil && p.tx.Room() {
+		p.tx.Advance()
 	}
-	if w.tx, err = ring.NewProducer(area, l); err != nil {
-		return w, err
-	}
-	for w.tx.Room() {
-		w.tx.Advance()
-	}
-	w.rx, err = ring.NewConsumer(area, l)
-	return w, err
+	return p, err
 }
 
 // pair returns the ring pair with this id, or nil.
@@ -131,7 +112,7 @@ func (e *ep) addPair(p *pair) {
 }
 
 // dropPair unmaps a ring pair that this side no longer uses. If tx or rx still points into
-// it, drop detaches them first.
+// it, dropPair detaches them first.
 func (e *ep) dropPair(id machine.PairID) {
 	p := e.pair(id)
 	if p == nil {
@@ -160,15 +141,9 @@ func (e *ep) switchTx(id machine.PairID) {
 		e.tx.Mark(uint64(id))
 		e.ringDoorbell()
 	}
-	// Detach first: the old ring pair may be unmapped even if the new one is unusable.
 	e.detachTx()
 	if p := e.pair(id); p != nil {
-		tx, err := p.producer()
-		if err != nil {
-			e.f.FailLater(e, conn.PeerFailed("it changed the head of a ring"))
-			return
-		}
-		e.tx, e.txPair = tx, id
+		e.tx, e.txPair = p.tx, id
 	}
 	e.doorbellTag = uint64(id) << doorbellTagShift
 	if e.status != ucs.OK || e.pend.Len() > 0 {
@@ -183,14 +158,14 @@ func (e *ep) switchTx(id machine.PairID) {
 }
 
 // detachTx and detachRx detach tx and rx from their ring pair. They then use the
-// placeholder rings, which are always mapped.
-func (e *ep) detachTx() { e.tx, e.txPair = e.f.nullRings.tx, machine.None }
+// rings of nullPair, which are always mapped.
+func (e *ep) detachTx() { e.tx, e.txPair = e.f.nullPair.tx, machine.None }
 
 func (e *ep) detachRx() {
 	if e.HasReceived() {
 		e.Add(rxBefore)
 	}
-	e.rx, e.rxPair = e.f.nullRings.rx, machine.None
+	e.rx, e.rxPair = e.f.nullPair.rx, machine.None
 }
 
 // HasReceived implements conn.Connection.
@@ -209,12 +184,7 @@ func (e *ep) switchRx(id machine.PairID) {
 		e.f.demote(e)
 		return
 	}
-	rx, err := p.consumer()
-	if err != nil {
-		e.f.FailLater(e, conn.PeerFailed("it changed the head of a ring"))
-		return
-	}
-	e.rx, e.rxPair = rx, id
+	e.rx, e.rxPair = p.rx, id
 	e.rx.SetFence(e.needsBarrier)
 	if e.hot {
 		e.rx.SetPolled(true)

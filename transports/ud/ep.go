@@ -189,6 +189,7 @@ func (e *endpoint) handleState() {
 			f.failures = append(f.failures, e)
 			f.restNeeded = true
 		}
+	default: // arq.Opening, arq.Open: it goes on
 	}
 }
 

@@ -123,7 +123,7 @@ func amUnknown(t *testing.T, p *Pair) {
 	big := pattern(20_000, 1)
 	before := counter(p.B, "ucp.unhandled")
 	for range 3 {
-		require.NoError(t, p.Wait(p.AB.AMSend(2, nil, []byte("nobody"))))
+		require.NoError(t, p.Wait(p.AB.AMSend(2, nil, []byte("unhandled"))))
 		require.NoError(t, p.Wait(p.AB.AMSend(2, []byte("head"), big)))
 		r := p.AB.AMSendWith(2, []byte("head"), big, ucp.Opts{Flags: ucp.ForceRendezvous})
 		err := p.Wait(r)

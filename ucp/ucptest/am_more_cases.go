@@ -63,7 +63,7 @@ func amManyGoroutines(t *testing.T, p *Pair) {
 	const askers = 8
 	rounds := scaled(200)
 	var busy sync.WaitGroup
-	var handled atomic.Int32 // tells the race detector too that busy is complete
+	var handled atomic.Int32 // orders busy.Done before the check for the race detector, too
 	require.NoError(t, p.B.HandleAM(1, func(m *ucp.AM) {
 		from, k := m.From, m.Retain()
 		busy.Go(func() {

@@ -49,7 +49,7 @@ func amForced(t *testing.T, p *Pair) {
 		require.Empty(t, g.data)
 		require.Nil(t, g.kept.Bytes())
 		require.Equal(t, "rndv", string(g.kept.Header()))
-		require.False(t, r.Done(), "nobody asked for it")
+		require.False(t, r.Done(), "it was not fetched")
 		clear(buf)
 		m = p.MustRecv(g.kept.RecvInto(buf))
 		require.Equal(t, ucp.Message{Len: n}, m)
@@ -288,7 +288,7 @@ func amBudget(t *testing.T, p *Pair) {
 		require.Equal(t, g.data, string(g.kept.Bytes()))
 		g.kept.Release()
 	}
-	// The senders are told that it is over.
+	// The rendezvous of the senders are rejected.
 	p.Until(func() bool {
 		before := counter(p.A, "ucp.announced")
 		e.AMSend(1, nil, []byte("x"))

@@ -21,7 +21,7 @@ var bufferCases = []Case{
 	{"buffers of requests that fail or are canceled", buffersOfFailed},
 	{"buffers of requests that end well", buffersOfDone},
 	{"buffers of requests that end well while their worker sleeps", buffersAsleep},
-	{"buffers of many sends that nobody receives", buffersOfMany},
+	{"buffers of many sends that are not received", buffersOfMany},
 }
 
 // buffers are what the case gave to requests, as long as the heap holds them.
@@ -167,7 +167,7 @@ var failedEndings = []ending{
 		}
 		p.ended(rs...)
 	}},
-	{"active messages nobody handles", func(p *Pair, b *buffers) {
+	{"active messages without a handler", func(p *Pair, b *buffers) {
 		for _, n := range bufferSizes {
 			p.ended(p.AB.AMSendWith(77, []byte("header"), b.make(n), rndv))
 		}
@@ -268,7 +268,7 @@ var failedEndings = []ending{
 			e.Abort(nil)
 		}
 	}},
-	{"callbacks and receives nobody reads", func(p *Pair, b *buffers) {
+	{"callbacks and receives that are not read", func(p *Pair, b *buffers) {
 		told := 0
 		for range 3 {
 			r := p.B.TagRecv(b.make(5000), b.tag, exact)
@@ -300,7 +300,7 @@ func buffersOfFailed(t *testing.T, p *Pair) {
 		t.Run(e.name, func(t *testing.T) {
 			b := buffers{tag: ucp.Tag(i + 1)}
 			e.run(p, &b)
-			b.gone(t, 100*time.Millisecond, time.Sleep) // nobody drives
+			b.gone(t, 100*time.Millisecond, time.Sleep) // no goroutine drives
 		})
 	}
 }
@@ -375,7 +375,7 @@ var doneEndings = []ending{
 			require.NoError(p.T, m.Close())
 		}
 	}},
-	{"receives nobody reads", func(p *Pair, b *buffers) {
+	{"receives that are not read", func(p *Pair, b *buffers) {
 		told := 0
 		for range 3 {
 			r := p.B.TagRecv(b.make(5000), b.tag, exact)

@@ -75,7 +75,7 @@ func exitBeforeConnecting(t *testing.T, p *Pair) {
 	if p.Alone() {
 		return // there is no peer
 	}
-	const giveUp = 500 * time.Millisecond
+	const limit = 500 * time.Millisecond
 	x, err := p.Factory.open(ucp.Config{CloseTimeout: closeLimit}, "UCX_RC_CONNECT_TIMEOUT=500ms", "UCX_UD_TIMEOUT=500ms")
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, x.Close()) })
@@ -93,9 +93,9 @@ func exitBeforeConnecting(t *testing.T, p *Pair) {
 	} else {
 		require.ErrorIs(t, err, ucp.ErrPeerFailed)
 		require.ErrorContains(t, err, "it does not answer")
-		require.GreaterOrEqual(t, took, giveUp)
+		require.GreaterOrEqual(t, took, limit)
 	}
-	require.Less(t, took, giveUp+promptly)
+	require.Less(t, took, limit+promptly)
 	require.ErrorIs(t, err, e.Info().Err, "the endpoint has failed with it")
 	closesPromptly(t, w, "after the failure")
 }

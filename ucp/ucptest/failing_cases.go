@@ -13,7 +13,7 @@ import (
 var failingCases = []Case{{"109 a failing peer beside a stable one", failingPeer}}
 
 // failingPeer: a peer that does nothing goes away with operations of every kind
-// on their way to it. Each ends, the failure is told once, what comes later ends
+// on their way to it. Each ends, the failure is reported once, what comes later ends
 // with the same, and the traffic with another peer is not moved by any of it.
 func failingPeer(t *testing.T, p *Pair) {
 	if p.Alone() {

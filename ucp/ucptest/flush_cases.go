@@ -21,12 +21,12 @@ var flushCases = []Case{
 	{"after an endpoint's flush, another endpoint's messages come later", flushThenAnother},
 }
 
-// mostFilled is how many bytes fill sends at most: where somebody progresses
+// mostFilled is how many bytes fill sends at most: where another goroutine progresses
 // meanwhile there may be room for ever, and beyond the budget of unexpected
 // messages they would only be announced, and wait for their receives.
 const mostFilled = 8 << 20
 
-// fill sends until some request is left waiting, and gives how many messages.
+// fill sends until some request is left waiting, and returns the number of messages.
 func fill(p *Pair, e ucp.Endpoint, size int) (n int, last ucp.Request) {
 	for last = (ucp.Request{}); last == (ucp.Request{}) && n*size < mostFilled; n++ {
 		last = e.TagSend(pattern(size, byte(n)), 1)

@@ -89,7 +89,7 @@ func keyMany(t *testing.T, p *Pair) {
 // keyOtherContext: the owner is another context, as in another process.
 func keyOtherContext(t *testing.T, p *Pair) {
 	if p.Alone() {
-		return // nobody else is reached
+		return // there is no other peer
 	}
 	c, err := p.Factory.open(ucp.Config{})
 	require.NoError(t, err)
@@ -289,7 +289,7 @@ func (p *Pair) denied(k *ucp.RemoteKey, key ucp.Key, name string, do func(k *ucp
 	}
 	require.ErrorIs(p.T, err, ucp.ErrRemoteAccess, name)
 	if p.AB.Info().Err == nil {
-		require.NoError(p.T, p.Wait(p.AB.Flush()), "it is told once")
+		require.NoError(p.T, p.Wait(p.AB.Flush()), "it is reported once")
 		return k
 	}
 	require.NoError(p.T, p.AB.Close())

@@ -93,7 +93,7 @@ func badMessages(t *testing.T, p *Pair) {
 	require.Zero(t, p.MustRecv(r).Len, "nothing of them was sent")
 }
 
-// undriven makes a worker that nobody drives but its own Close.
+// undriven makes a worker that only its own Close drives.
 func (p *Pair) undriven() *ucp.Worker {
 	p.T.Helper()
 	w, err := p.Context.NewWorker(ucp.WorkerConfig{Mode: p.mode})
@@ -113,7 +113,7 @@ func flushPeerGone(t *testing.T, p *Pair) {
 	fs := []ucp.Request{e.Flush(), p.A.Flush()}
 	p.Settle()
 	for _, f := range append(fs, last) {
-		require.True(t, p.Factory.Takes || !f.Done(), "nobody receives")
+		require.True(t, p.Factory.Takes || !f.Done(), "it is not received")
 	}
 	require.NoError(t, victim.Close())
 	for _, f := range append(fs, last, e.Flush(), p.A.Flush()) {
@@ -200,7 +200,7 @@ func memNothingLate(t *testing.T, p *Pair) {
 	}
 }
 
-// drivenBy gives what a goroutine that uses A sends, and drives B meanwhile.
+// drivenBy returns the result of a goroutine that uses A, and drives B meanwhile.
 func (p *Pair) drivenBy(done <-chan error) error {
 	for {
 		select {
@@ -246,7 +246,7 @@ func closeInFlight(t *testing.T, p *Pair) {
 	for i, r := range rs {
 		require.True(t, r.Done(), "request %d: %s", i, r)
 		if i == 1 && p.Alone() {
-			require.ErrorIs(t, r.Wait(p.deadline), ucp.ErrRejected, "announced to who closes")
+			require.ErrorIs(t, r.Wait(p.deadline), ucp.ErrRejected, "announced to a worker that closes")
 			continue
 		}
 		if err := r.Wait(p.deadline); err != nil || i == 1 { // others may have got out meanwhile

@@ -133,7 +133,7 @@ func onFailureGone(t *testing.T, p *Pair) {
 	require.Equal(t, calls, log.get(), "a call after Abort")
 }
 
-// onFailureWorker closes workers that nobody drives but their Close.
+// onFailureWorker closes workers that only their Close drives.
 func onFailureWorker(t *testing.T, p *Pair) {
 	w := p.undriven()
 	var log events

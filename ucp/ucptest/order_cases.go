@@ -152,9 +152,9 @@ func newOrder(t *testing.T, p *Pair, s settings, r *rand.Rand, dir uint64) *orde
 	own, err := p.Context.Allocate(layout(), ucp.MemConfig{})
 	require.NoError(t, err)
 	o.lay("allocated memory", own)
-	lent, err := p.Context.Register(make([]byte, layout()), ucp.MemConfig{})
+	registered, err := p.Context.Register(make([]byte, layout()), ucp.MemConfig{})
 	require.NoError(t, err)
-	o.lay("registered memory", lent)
+	o.lay("registered memory", registered)
 	o.handle()
 	return o
 }
@@ -252,7 +252,7 @@ func (o *order) flushOf(r ucp.Request, name string) ucp.Request {
 	return r
 }
 
-// flushBefore waits for a flush while nobody receives what is posted after it.
+// flushBefore waits for a flush while what is posted after it is not received.
 func (o *order) flushBefore() {
 	for _, x := range o.both {
 		x.receiveAll()
@@ -268,7 +268,7 @@ func (o *order) flushBefore() {
 			}
 		}
 		o.drive()
-		o.inTime("a flush before sends that nobody receives")
+		o.inTime("a flush before sends that are not received")
 	}
 }
 

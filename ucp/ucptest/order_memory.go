@@ -262,7 +262,7 @@ func (pl *place) author(got []byte, i int) string {
 			return w.String()
 		}
 	}
-	return "nobody, or long ago"
+	return "no operation, or one long ago"
 }
 
 // atomic works on a word that no put of this epoch writes, and whose value is known.

@@ -322,7 +322,7 @@ type amSeen struct {
 type ams struct {
 	sent  []*amSent // by number
 	next  uint64    // that is handled next
-	kept  []amSeen  // rendezvous that nobody has asked for
+	kept  []amSeen  // rendezvous that were not fetched
 	recvs []amRecv
 
 	mu  sync.Mutex
@@ -468,7 +468,7 @@ func (o *order) arrived(at int) {
 	missing := func() string {
 		for _, m := range o.tags.unmatched {
 			if _, ok := o.to.TagProbe(m.tag, exact); m.at < at && !ok {
-				return fmt.Sprintf("message %#x of %d bytes, posted at %d, which nobody has received", m.tag, m.n, m.at)
+				return fmt.Sprintf("message %#x of %d bytes, posted at %d, which was not received", m.tag, m.n, m.at)
 			}
 		}
 		for _, v := range o.tags.receives {

@@ -212,7 +212,7 @@ func rmaForms(t *testing.T, p *Pair) {
 		var b [200]byte
 		copy(b[:], pattern(n, byte(n)))
 		r := k.PutInline(b[:n], 3)
-		clear(b[:]) // it is ours again
+		clear(b[:]) // it may be reused
 		require.NoError(t, p.Wait(r))
 		require.NoError(t, p.Wait(p.AB.Flush()))
 		require.Equal(t, pattern(n, byte(n)), m.Bytes()[3:3+n])

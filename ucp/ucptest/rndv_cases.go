@@ -53,7 +53,7 @@ func rndvOne(t *testing.T, p *Pair, n, room int, late, pieces bool) {
 	}
 	if late {
 		p.Settle()
-		require.False(t, rs.Done(), "nobody asked for it")
+		require.False(t, rs.Done(), "it was not fetched")
 		rr = p.B.TagRecv(buf[:room], 5, exact)
 	}
 	m, err := p.Recv(rr)
@@ -279,9 +279,9 @@ func rndvInTurn(t *testing.T, p *Pair) {
 	m, k := p.lend(4 << 20)
 	copy(m.Bytes(), pattern(4<<20, 3))
 	got, buf := make([]byte, 4<<20), make([]byte, 100_000)
-	lent, err := p.Context.Register(make([]byte, 64), ucp.MemConfig{})
+	registered, err := p.Context.Register(make([]byte, 64), ucp.MemConfig{})
 	require.NoError(t, err)
-	word, err := ucp.AtomicAt[uint64](p.unpack(lent), 0)
+	word, err := ucp.AtomicAt[uint64](p.unpack(registered), 0)
 	if err != nil {
 		require.ErrorIs(t, err, ucp.ErrUnsupported)
 		word = atomicAt[uint64](t, k, 0)

@@ -39,7 +39,7 @@ func tagFragments(t *testing.T, p *Pair) {
 					if form.flags == ucp.ForceEager {
 						p.Until(rs.Done)
 					} else if form.flags == ucp.ForceRendezvous {
-						require.False(t, rs.Done(), "nobody asked for it")
+						require.False(t, rs.Done(), "it was not fetched")
 					}
 					rr = p.B.TagRecv(buf, 1, exact)
 				}

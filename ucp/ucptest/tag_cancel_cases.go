@@ -244,7 +244,7 @@ func cancelStopped(t *testing.T, p *Pair) {
 	}
 	e.Abort(errCause)
 	other.Abort(errCause)
-	require.NoError(t, w.Close(), "it waits for nobody")
+	require.NoError(t, w.Close(), "it waits for no peer")
 	for range 20_000 {
 		stopped.Progress()
 	}

@@ -240,7 +240,7 @@ func tagForms(t *testing.T, p *Pair) {
 	for _, n := range []int{0, 1, 8, limit} {
 		data := pattern(n, 3)
 		r := p.AB.TagSendInline(data, 2)
-		clear(data) // ours again
+		clear(data) // it may be reused
 		require.Equal(t, n, p.MustRecv(p.B.TagRecv(buf, 2, exact)).Len)
 		require.Equal(t, pattern(n, 3), buf[:n])
 		require.NoError(t, p.Wait(r))

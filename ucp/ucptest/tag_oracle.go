@@ -180,7 +180,7 @@ func (n *naive) cancel() {
 	}
 }
 
-// finish receives what nobody has asked for and looks at every outcome.
+// finish receives what no receive has matched and checks every outcome.
 func (n *naive) finish() {
 	for len(n.queue) > 0 {
 		s := n.pop(0)

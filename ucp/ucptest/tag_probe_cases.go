@@ -44,7 +44,7 @@ func probeTake(t *testing.T, p *Pair) {
 	buf := make([]byte, 8)
 	other := p.B.TagRecv(buf, 0, 0)
 	p.Settle()
-	require.False(t, other.Done(), "nobody else gets it")
+	require.False(t, other.Done(), "no other receive gets it")
 	require.Equal(t, want, p.MustRecv(k.Recv(buf)))
 	require.Equal(t, "hello", string(buf[:5]))
 	other.Cancel()

@@ -22,7 +22,7 @@ func syncAfterMatch(t *testing.T, p *Pair) {
 		r := p.AB.TagSendSync(data, 1)
 		other := p.B.TagRecv(buf, 2, exact)
 		p.Settle()
-		require.False(t, r.Done(), "%d bytes: nobody has matched it", n)
+		require.False(t, r.Done(), "%d bytes: it is not matched", n)
 		require.Equal(t, ucp.Message{Tag: 1, Len: n}, p.MustRecv(p.B.TagRecv(buf, 1, exact)))
 		require.NoError(t, p.Wait(r))
 		require.True(t, bytes.Equal(data, buf))

@@ -39,13 +39,13 @@ func crowd(n int, f func(g int)) {
 }
 
 // threadTraffic: each goroutine has a conversation with itself over the two
-// workers; nobody else drives them but who waits.
+// workers; only the waits drive them.
 func threadTraffic(t *testing.T, p *Pair) {
 	for _, spin := range []time.Duration{0, time.Nanosecond} {
 		a, b, ab := alone(p, ucp.ThreadMulti, spin)
 		ctx, cancel := context.WithCancel(p.deadline)
 		var driver sync.WaitGroup
-		if a != b { // who sends waits only where there is no room
+		if a != b { // a sender waits only where there is no room
 			driver.Go(func() { _ = a.Run(ctx) })
 		}
 		var canceled, received atomic.Int32
@@ -259,14 +259,14 @@ func threadBaton(t *testing.T, p *Pair) {
 			case got := <-order:
 				require.Equal(t, g, got)
 			case <-p.deadline.Done():
-				t.Fatalf("message %d of round %d woke nobody", g, round)
+				t.Fatalf("message %d of round %d woke no goroutine", g, round)
 			}
 		}
 		wg.Wait()
 	}
 }
 
-// threadShared: all hear of the end, one gets the result.
+// threadShared: all waits end, one gets the result.
 func threadShared(t *testing.T, p *Pair) {
 	a, b, ab := alone(p, ucp.ThreadMulti, 0)
 	if a != b {
@@ -336,7 +336,7 @@ func threadContexts(t *testing.T, p *Pair) {
 			t.Errorf("endpoint: %v", err)
 			return
 		}
-		if err := p.introduce(w, to, e); err != nil {
+		if err := p.sendAddress(w, to, e); err != nil {
 			t.Errorf("connect: %v", err)
 			return
 		}

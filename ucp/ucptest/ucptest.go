@@ -44,7 +44,7 @@ type Factory struct {
 	// Reads: a device reads long messages out of their senders' memory. A send or a
 	// receive that has come so far ends with that, not with its cancel.
 	Reads bool
-	// Takes: a worker that nobody drives is connected to nevertheless, and what has
+	// Takes: a worker that is not driven is connected to nevertheless, and what has
 	// come is taken and acknowledged.
 	Takes bool
 	// Lossy: packets are lost, so a gigabyte takes long, and what was sent may come late.
@@ -178,7 +178,7 @@ func (p *Pair) Connect(from, to *ucp.Worker) ucp.Endpoint {
 	return e
 }
 
-// Progress drives all workers, where nobody else does.
+// Progress drives all workers that no other goroutine drives.
 func (p *Pair) Progress() {
 	if p.mode == ucp.ThreadMulti {
 		time.Sleep(10 * time.Microsecond)
@@ -226,7 +226,7 @@ func (p *Pair) Close(w *ucp.Worker, e ucp.Endpoint) error {
 }
 
 // driveUntil waits for all, whose goroutines use other workers than B, and drives
-// B where nobody else does.
+// B where no other goroutine does.
 func (p *Pair) driveUntil(all *sync.WaitGroup) {
 	var done atomic.Bool
 	go func() {

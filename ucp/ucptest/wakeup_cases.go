@@ -28,8 +28,8 @@ var wakeupCases = []Case{
 	{"119 settings: fields, bad values, sections", wakeupSettings},
 }
 
-// alone makes a pair of workers of that mode that are connected, and that nobody
-// drives any more; over a transport
+// alone makes a pair of workers of that mode that are connected, and that are not
+// driven any more; over a transport
 // that reaches only its own worker they are the same.
 func alone(p *Pair, mode ucp.ThreadMode, spin time.Duration) (a, b *ucp.Worker, ab ucp.Endpoint) {
 	p.T.Helper()
@@ -44,12 +44,12 @@ func alone(p *Pair, mode ucp.ThreadMode, spin time.Duration) (a, b *ucp.Worker, 
 		a = newOne() // the first to close
 	}
 	ab = p.Connect(a, b)
-	require.NoError(p.T, p.introduce(a, b, ab))
+	require.NoError(p.T, p.sendAddress(a, b, ab))
 	return a, b, ab
 }
 
-// introduce drives a and b until a's endpoint ab has been heard of.
-func (p *Pair) introduce(a, b *ucp.Worker, ab ucp.Endpoint) error {
+// sendAddress drives a and b until b has the address of a.
+func (p *Pair) sendAddress(a, b *ucp.Worker, ab ucp.Endpoint) error {
 	ab.TagSendUint64(0, 1)
 	r := b.TagRecv(make([]byte, 8), 1, exact)
 	for !r.Done() && p.deadline.Err() == nil {
@@ -182,7 +182,7 @@ func wakeupStorm(t *testing.T, p *Pair) {
 	wg.Wait()
 }
 
-// wakeupPingPong: who finds its message in the pass before a sleep does not sleep.
+// wakeupPingPong: a wait that finds its message in the pass before a sleep does not sleep.
 func wakeupPingPong(t *testing.T, p *Pair) {
 	for _, mode := range []ucp.ThreadMode{ucp.ThreadSingle, ucp.ThreadMulti} {
 		a, b, ab := alone(p, mode, time.Nanosecond)
@@ -243,7 +243,7 @@ func wakeupModes(t *testing.T, p *Pair) {
 		a := w.Address()
 		want := a.String()
 		assert.True(t, strings.HasPrefix(want, "worker "))
-		a[len(a)/2]++ // ours: the worker's is another
+		a[len(a)/2]++ // a copy: the worker keeps its own
 		assert.Equal(t, want, w.Address().String())
 		require.NoError(t, w.Close())
 	}

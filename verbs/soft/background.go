@@ -8,6 +8,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/shmem"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 )
 
 // pollPeriod is the time without a poll after which the background goroutine runs the
@@ -31,8 +32,8 @@ type background struct {
 	lastPasses uint32        // engine.passes at the last check
 	sleeping   atomic.Uint32 // 1: a producer of work must call wakeSlow
 	idlePasses atomic.Uint32 // engine.passes at the last call of Rest
-	wakeups    chan struct{} // sent to by Rest, and by wakeSlow where there is no bed
-	poller     *poller       // of UDP devices only
+	wakeups    chan struct{} // sent to by Rest, and by wakeSlow without a poller
+	poller     *udp.Poller   // of UDP devices only
 	stop       atomic.Bool
 	done       chan struct{}
 }
@@ -50,7 +51,7 @@ func (d *device) startBackground() error {
 	}
 	if d.kind == overUDP {
 		var err error
-		if b.poller, err = d.udp.newPoller(); err != nil {
+		if b.poller, err = d.udp.NewPoller(); err != nil {
 			b.done = nil
 			return err
 		}
@@ -70,7 +71,7 @@ func (d *device) stopBackground() error {
 	d.wakeSlow()
 	<-b.done
 	if b.poller != nil {
-		return b.poller.file.Close()
+		return b.poller.Close()
 	}
 	return nil
 }
@@ -175,12 +176,12 @@ func (d *device) sleep(timer *time.Timer) {
 	}
 	until := d.nextDeadline()
 	if b.poller != nil {
-		b.poller.setDeadline(d.sleepTime(until))
-		if b.poller.addSocket() != nil { // the system has no memory for it: retry after a period
+		b.poller.SetDeadline(d.sleepTime(until))
+		if b.poller.AddSocket() != nil { // the system has no memory for it: retry after a period
 			time.Sleep(pollPeriod)
 			return
 		}
-		defer b.poller.removeSocket()
+		defer b.poller.RemoveSocket()
 	}
 	b.sleeping.Store(1)
 	defer b.sleeping.Store(0)
@@ -189,7 +190,7 @@ func (d *device) sleep(timer *time.Timer) {
 		time.Sleep(pollPeriod)
 	case d.hasWork(), b.stop.Load(), d.nextDeadline() < until:
 	case b.poller != nil:
-		b.poller.wait()
+		b.poller.Wait()
 	case until == never:
 		<-b.wakeups
 	default:
@@ -239,7 +240,7 @@ func (d *device) wakeSlow() {
 		return
 	}
 	if b.poller != nil {
-		_ = b.poller.file.SetReadDeadline(time.Unix(1, 0))
+		b.poller.Wake()
 		return
 	}
 	select {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/verbstest"
 )
 
@@ -25,14 +26,14 @@ var udpFixture = verbstest.Fixture{
 }
 
 // forge sends a packet through the socket of the peer, or through another one.
-func forge(t testing.TB, from, to *udpPort, b []byte, m verbstest.Manner) {
+func forge(t testing.TB, from, to *udp.Socket, b []byte, m verbstest.Manner) {
 	if m == verbstest.Spoofed {
 		var err error
-		from, err = openUDP(localhost, 0, 0)
+		from, err = udp.Open(localhost, 0, 0)
 		require.NoError(t, err)
-		defer func() { require.NoError(t, from.close()) }()
+		defer func() { require.NoError(t, from.Close()) }()
 	}
-	src, dst := netip.AddrPortFrom(localhost, from.lid()), netip.AddrPortFrom(localhost, to.lid())
+	src, dst := netip.AddrPortFrom(localhost, from.LID()), netip.AddrPortFrom(localhost, to.LID())
 	sa := &unix.SockaddrInet4{Port: int(dst.Port()), Addr: dst.Addr().As4()}
-	require.NoError(t, unix.Sendto(from.fd, verbstest.Seal(src, dst, b, m), 0, sa))
+	require.NoError(t, unix.Sendto(from.FD, verbstest.Seal(src, dst, b, m), 0, sa))
 }

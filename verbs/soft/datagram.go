@@ -1,6 +1,8 @@
 package soft
 
 import (
+	"net/netip"
+
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -105,7 +107,7 @@ func (q *qp) receiveDatagram(p *packet, info *wire.Info) {
 	g.n, g.nsg = grhLen, 1
 	var area [grhLen]byte
 	g.sg[0] = area[:]
-	putGRH(area[:], p.sgid, q.d.gid, p.tos, p.ttl, info.PacketLen(p.n))
+	putGRH(area[:], p, q.d.gid, info.PacketLen(p.n))
 	if !q.scatter(q.recvPD, sg, 0, &g, false) || !q.scatter(q.recvPD, sg, grhLen, p, true) {
 		q.completeRecv(verbs.WCLocProtErr)
 		q.enterErr()
@@ -121,4 +123,20 @@ func (q *qp) receiveDatagram(p *packet, info *wire.Info) {
 	}
 	q.postCQE(q.recvCQ, &c, p.Solicited)
 	q.count(cntCQEs, 1)
+}
+
+// grhLen is the length of the GRH area in front of a datagram's data.
+const grhLen = wire.GRHLen
+
+// putGRH writes the GRH area of a received datagram from its network headers. For IPv4 it
+// is 20 zero bytes and the IPv4 header, for IPv6 the IPv6 header. n is the packet's length
+// from the BTH to the ICRC.
+//
+// Source: IBTA vol. 1, annex A17 (RoCEv2), 17.9.3.
+func putGRH(area []byte, p *packet, dst verbs.GID, n int) {
+	h := wire.Network{
+		Src: netip.AddrPortFrom(p.sgid.Addr(), 0), Dst: netip.AddrPortFrom(dst.Addr(), 0),
+		TOS: p.tos, TTL: p.ttl,
+	}
+	wire.GRH(area).Put(&h, n)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -23,9 +24,9 @@ type engine struct {
 	index  uint32 // in the Switch
 	kind   linkKind
 	link   link
-	inbox  *inbox     // of overInproc
-	udp    *udpPort   // of overUDP
-	faults *faultLink // the link, if it has faults
+	inbox  *inbox      // of overInproc
+	udp    *udp.Socket // of overUDP
+	faults *faultLink  // the link, if it has faults
 
 	_        ucs.Pad
 	rx       owner         // the receive token

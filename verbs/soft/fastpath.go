@@ -3,6 +3,7 @@ package soft
 import (
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -119,9 +120,6 @@ func (q *qp) nextIsFast() bool {
 		!r.probe.pending && r.psn.Diff(r.una) < shortPackets*r.window.cur && s.pendingResponses == 0 && q.loadState() == verbs.StateRTS
 }
 
-// maxFastPacket is the length of the longest packet of the UDP fast path.
-const maxFastPacket = wire.BTHLen + wire.RETHLen + verbs.InlineLen + wire.ICRCLen
-
 // mayReceiveFast reports whether the expected request may take the fast path. A request
 // that took it leaves this unchanged.
 func (q *qp) mayReceiveFast() bool {
@@ -140,18 +138,81 @@ func (q *qp) handleFastCell(c *cell, now ucs.Time) bool {
 	return q.receiveFast(c.op, c.small[:n], c.flags, verbs.PSN(c.msn), now)
 }
 
+// addFast adds the next fast-path messages to t, as far as t and the window allow and
+// until t has most packets. It returns false if it added none. The packet that fills the
+// window has AckReq.
+//
+//hot:bench BenchmarkSmallStream
+func (q *qp) addFast(t *udp.Batch, most int) bool {
+	r := &q.req
+	if !t.GSO {
+		return false
+	}
+	open := shortPackets*r.window.cur - r.psn.Diff(r.una)
+	n, bytes := 0, uint64(0)
+	for end := q.sq.end(); r.tx != end && n < open && t.Count < most; n++ {
+		w := q.sq.at(r.tx)
+		if !w.isFast() {
+			break
+		}
+		size := wire.BTHLen + wire.ICRCLen + (int(w.n)+3)&^3
+		if w.op == verbs.OpWrite {
+			size += wire.RETHLen
+		}
+		b := t.Reserve(size)
+		if b == nil {
+			break
+		}
+		b = b[:udp.Slack]
+		f := wire.BTHFields{
+			Opcode: wire.SendOnly, Solicited: w.flags&verbs.SendSolicited != 0,
+			AckReq: n+1 == open || (w.flags|q.alwaysFlags)&verbs.SendSignaled != 0,
+			PadCnt: uint8(-w.n & 3), PKey: q.pkey, DestQP: q.dest, PSN: w.psn,
+		}
+		to := b[wire.BTHLen:]
+		if w.op == verbs.OpWrite {
+			f.Opcode, f.Solicited = wire.WriteOnly, false
+			wire.RETH(to).Put(w.remote, w.rkey, w.n)
+			to = to[wire.RETHLen:]
+		}
+		wire.BTH(b).Put(&f)
+		if w.n == 8 {
+			*(*[8]byte)(to) = *(*[8]byte)(w.inline[:])
+		} else {
+			*(*[verbs.InlineLen]byte)(to) = w.inline
+			for i := w.n; i&3 != 0; i++ {
+				to[i] = 0
+			}
+		}
+		q.txICRC.Seal(t.Peer.Prefix, b[:size], uint16(t.Count))
+		t.Pos += size
+		t.Total += size
+		t.Count++
+		bytes += uint64(w.n)
+		r.tx++
+	}
+	if n == 0 {
+		return false
+	}
+	r.psn = r.psn.Add(n)
+	q.updateSndMax()
+	q.count(cntTxPackets, uint64(n))
+	q.count(cntTxBytes, bytes)
+	return true
+}
+
 // handleFastBatch processes the fast-path messages among the packets i up to all of g, as
 // long as they are the expected ones. It returns how many it processed. The caller owns
 // the queue pair and holds the receive token.
 //
 //hot:bench BenchmarkSmallStream
-func (q *qp) handleFastBatch(g *datagram, i, all int, now ucs.Time) (n int) {
-	if q.fastUDPMax < 0 || !q.mayReceiveFast() || !q.route.udp.matches(g) {
+func (q *qp) handleFastBatch(g *udp.Datagram, i, all int, now ucs.Time) (n int) {
+	if q.fastUDPMax < 0 || !q.mayReceiveFast() || !q.route.udp.Matches(g) {
 		return 0
 	}
 	for ; i < all; i++ {
-		b := g.packet(i)
-		if len(b) < minPacket || len(b) > maxFastPacket {
+		b := g.Packet(i)
+		if len(b) < udp.MinPacket || len(b) > udp.Slack {
 			break
 		}
 		h := wire.BTH(b)
@@ -160,7 +221,7 @@ func (q *qp) handleFastBatch(g *datagram, i, all int, now ucs.Time) (n int) {
 			break
 		}
 		end := len(b) - wire.ICRCLen - h.PadCnt()
-		if end < wire.BTHLen || !q.rxICRC.Valid(g.prefix, b, uint16(i)) {
+		if end < wire.BTHLen || !q.rxICRC.Valid(g.Prefix, b, uint16(i)) {
 			break
 		}
 		flags := uint8(0)

@@ -301,6 +301,7 @@ func (w *receiveWorld) request(now ucs.Time) {
 			b := make([]byte, wire.RETHLen, wire.RETHLen+n)
 			wire.RETH(b).Put(p.VA, p.RKey, p.DMALen)
 			took = q.receiveFast(p.Opcode, append(b, data...), flags, ack, now)
+		default: // has no fast path
 		}
 		if took {
 			w.tookFast++

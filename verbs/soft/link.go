@@ -5,6 +5,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -47,7 +48,7 @@ const (
 // is set.
 type route struct {
 	peer    *device
-	udp     udpPeer
+	udp     udp.Peer
 	fabric  fabricRoute
 	foreign bool
 }
@@ -63,17 +64,21 @@ func (d *device) isForeign(features uint32) bool {
 // come from any device.
 func (q *qp) foreign() bool { return q.typ == verbs.UD || q.route.foreign }
 
+// socketBuffer is the requested size of a device's socket buffers: when many peers send
+// to one device, their windows add up.
+const socketBuffer = 4 << 20
+
 // openLink opens the device's link. The in-process devices of a Switch serialise their
 // packets if they have faults: a Fabric of the Switch carries them.
 func (d *device) openLink() (err error) {
 	switch {
 	case d.conf.Link == LinkUDP:
 		d.kind = overUDP
-		if d.udp, err = openUDP(d.conf.Addr, d.conf.Port, socketBuffer); err != nil {
+		if d.udp, err = udp.Open(d.conf.Addr, d.conf.Port, socketBuffer); err != nil {
 			return err
 		}
-		d.udp.tap = d.conf.Tap
-		d.gid, d.lid = d.udp.gid(), d.udp.lid()
+		d.udp.Tap = d.conf.Tap
+		d.gid, d.lid = d.udp.GID(), d.udp.LID()
 		d.link = udpLink{d}
 		if d.conf.Faults != nil {
 			d.faults = newFaultLink(d.conf.Faults, udpLink{d}, d.lid, d.wake)
@@ -104,7 +109,7 @@ func (d *device) openLink() (err error) {
 func (d *device) resolve(a *verbs.AHAttr, features uint32) (route, error) {
 	r, err := d.link.resolve(a)
 	r.foreign = d.isForeign(features)
-	r.udp.foreign = r.foreign
+	r.udp.Foreign = r.foreign
 	return r, err
 }
 

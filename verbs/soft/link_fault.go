@@ -80,7 +80,7 @@ func (l *faultLink) release(now ucs.Time) {
 	defer l.mu.Unlock()
 	for h, ok := l.tx.take(now); ok; h, ok = l.tx.take(now) {
 		if _, intact := faultPrefix.Check(h.b, 0); !intact {
-			h.dest.udp.prefix, h.dest.fabric.prefix = faultPrefix, faultPrefix
+			h.dest.udp.Prefix, h.dest.fabric.prefix = faultPrefix, faultPrefix
 		}
 		l.due = append(l.due, h)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -26,11 +27,11 @@ func TestFlippedBitsDoNotArrive(t *testing.T) {
 	f.tx.delayed[2].b[wire.BTHLen+5] ^= 1
 	f.release(0)
 	whole := 0
-	arrivals(t, b, func(d *datagram) bool {
-		require.True(t, toA.matches(d))
-		for i := range d.packets() {
+	arrivals(t, b, func(d *udp.Datagram) bool {
+		require.True(t, toA.Matches(d))
+		for i := range d.Packets() {
 			var p packet
-			if _, ok := d.decode(i, &p, false); ok {
+			if _, ok := decodePacket(d, i, &p, false); ok {
 				whole++
 				assert.Contains(t, []int{64, 8}, p.n)
 			}
@@ -38,9 +39,9 @@ func TestFlippedBitsDoNotArrive(t *testing.T) {
 		return whole < 2
 	})
 	for range 100 {
-		for _, d := range b.recv() {
-			for i := range d.packets() {
-				_, ok := d.decode(i, &packet{}, false)
+		for _, d := range b.Recv() {
+			for i := range d.Packets() {
+				_, ok := decodePacket(d, i, &packet{}, false)
 				assert.False(t, ok, "a third packet is whole")
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -12,7 +13,7 @@ import (
 // system call for each short packet would limit the message rate.
 const (
 	batchAbove = 4                // outstanding packets above which the first post is delayed too
-	batchLimit = maxSegments      // unsent packets from which on nothing is delayed
+	batchLimit = udp.MaxSegments  // unsent packets from which on nothing is delayed
 	batchDelay = ucs.Time(10_000) // longest delay of the first packet
 )
 
@@ -20,8 +21,8 @@ const (
 type udpLink struct{ d *device }
 
 func (l udpLink) resolve(a *verbs.AHAttr) (r route, err error) {
-	r.udp, err = l.d.udp.peer(a.DGID, a.DLID)
-	l.d.udp.setClass(&r.udp, a.TrafficClass, a.HopLimit)
+	r.udp, err = l.d.udp.Peer(a.DGID, a.DLID)
+	l.d.udp.SetClass(&r.udp, a.TrafficClass, a.HopLimit)
 	return r, err
 }
 
@@ -33,35 +34,35 @@ func (l udpLink) send(q *qp, now ucs.Time) bool {
 }
 
 func (l udpLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
-	t := l.d.udp.beginBatch(&to.udp)
-	t.add(p)
-	t.send()
+	t := l.d.udp.Begin(&to.udp)
+	addPacket(t, p)
+	t.Send()
 	return true
 }
 
 // sendEncoded sends packets in segment batches. It skips those that are no packets any
 // more.
 func (l udpLink) sendEncoded(ps []delayedPacket[route]) {
-	var t *segmentBatch
-	var to *udpPeer // peer of t
+	var t *udp.Batch
+	var to *udp.Peer // peer of t
 	for i := range ps {
 		h := &ps[i]
 		var p packet
 		if p.decode(h.b[:len(h.b)-wire.ICRCLen]) != wire.FaultNone {
 			continue
 		}
-		if t != nil && (*to != h.dest.udp || !t.add(&p)) {
-			t.send()
+		if t != nil && (*to != h.dest.udp || !addPacket(t, &p)) {
+			t.Send()
 			t = nil
 		}
 		if t == nil {
 			to = &h.dest.udp
-			t = l.d.udp.beginBatch(to)
-			t.add(&p)
+			t = l.d.udp.Begin(to)
+			addPacket(t, &p)
 		}
 	}
 	if t != nil {
-		t.send()
+		t.Send()
 	}
 }
 
@@ -69,7 +70,7 @@ func (l udpLink) receive(now ucs.Time) int { return l.d.receiveUDP(now) }
 
 func (l udpLink) hasPackets() bool { return false }
 
-func (l udpLink) close() error { return l.d.udp.close() }
+func (l udpLink) close() error { return l.d.udp.Close() }
 
 // deferSend reports whether the posted packets are batched with later ones. If so it
 // marks q, so that a later pass sends them. The caller owns q.
@@ -154,6 +155,26 @@ func (q *qp) nextPacket(p *packet) bool {
 	return q.nextResponse(p) || q.nextRequest(p) || q.nextAck(p)
 }
 
+// addPacket appends p to a batch. It returns false, without side effects, if p does not
+// fit. A long payload is referenced, unless p is a retransmission.
+//
+//hot:bench BenchmarkUDPPingPong
+func addPacket(t *udp.Batch, p *packet) bool {
+	n := p.Opcode.Info().PacketLen(p.n)
+	b := t.Reserve(n)
+	if b == nil {
+		return false
+	}
+	if p.n <= udp.CopyLimit || p.retransmitted {
+		p.encode(b)
+		t.Seal(n)
+	} else {
+		h := p.encodeHeader(b)
+		t.SealByRef(n, h, p.sg[:p.nsg], int(p.PadCnt))
+	}
+	return true
+}
+
 // sendUDP sends in segment batches. If the socket accepts no more it rewinds the send
 // state to the first packet not accepted (restoreSendState) and returns true.
 //
@@ -163,12 +184,12 @@ func (q *qp) nextPacket(p *packet) bool {
 func (q *qp) sendUDP() bool {
 	u := q.d.udp
 	p := &q.txPacket
-	var t *segmentBatch
+	var t *udp.Batch
 	at, most := q.saveSendState(), q.batchTarget()
 	for afterLast := at; ; {
 		if q.nextIsFast() {
 			if t == nil {
-				t = u.beginBatch(&q.route.udp)
+				t = u.Begin(&q.route.udp)
 			}
 			if q.addFast(t, most) {
 				if !q.hasMore() {
@@ -181,16 +202,16 @@ func (q *qp) sendUDP() bool {
 			break
 		}
 		if t == nil {
-			t = u.beginBatch(&q.route.udp)
+			t = u.Begin(&q.route.udp)
 		}
-		if t.count >= most && p.Opcode != wire.Acknowledge || !t.add(p) {
-			if done, st := t.sendMost(); st == ucs.NoResource {
+		if t.Count >= most && p.Opcode != wire.Acknowledge || !addPacket(t, p) {
+			if done, st := t.SendMost(); st == ucs.NoResource {
 				q.restoreSendState(&at, done)
 				return true
 			}
 			at, most = afterLast, q.batchTarget()
-			t = u.beginBatch(&q.route.udp)
-			t.add(p)
+			t = u.Begin(&q.route.udp)
+			addPacket(t, p)
 		}
 		if !q.hasMore() {
 			break // the usual end
@@ -198,7 +219,7 @@ func (q *qp) sendUDP() bool {
 		afterLast = q.saveSendState()
 	}
 	if t != nil {
-		if done, st := t.sendMost(); st == ucs.NoResource {
+		if done, st := t.SendMost(); st == ucs.NoResource {
 			q.restoreSendState(&at, done)
 			return true
 		}
@@ -211,15 +232,15 @@ func (q *qp) sendUDP() bool {
 // it is sent.
 func (q *qp) sendDatagrams() bool {
 	r := &q.req
-	var t *segmentBatch
+	var t *udp.Batch
 	for {
 		to := q.nextDatagram(&q.txPacket)
-		if to != nil && t != nil && t.peer == &to.udp && t.add(&q.txPacket) {
+		if to != nil && t != nil && t.Peer == &to.udp && addPacket(t, &q.txPacket) {
 			continue
 		}
 		if t != nil {
-			n := t.count
-			switch done, st := t.sendMost(); st {
+			n := t.Count
+			switch done, st := t.SendMost(); st {
 			case ucs.OK:
 			case ucs.NoResource: // the datagrams that the socket did not take stay queued
 				r.tx = r.head + uint32(done)
@@ -237,8 +258,8 @@ func (q *qp) sendDatagrams() bool {
 		if to == nil {
 			return false
 		}
-		t = q.d.udp.beginBatch(&to.udp)
-		t.add(&q.txPacket)
+		t = q.d.udp.Begin(&to.udp)
+		addPacket(t, &q.txPacket)
 	}
 }
 
@@ -253,14 +274,14 @@ func (q *qp) hasMore() bool {
 // responses may fill a batch: the requester already asks for parts of that size.
 func (q *qp) batchTarget() int {
 	if s := &q.rsp; s.pendingResponses != 0 {
-		return maxSegments
+		return udp.MaxSegments
 	}
 	return max(batchAbove, (q.unsent()+q.req.psn.Diff(q.req.una)+1)/2)
 }
 
 // deferredPacket is a packet that was received while another goroutine owned its queue pair.
 type deferredPacket struct {
-	d *datagram
+	d *udp.Datagram
 	i int
 }
 
@@ -271,22 +292,18 @@ const maxDeferred = 64
 // the number of packets.
 func (d *device) receiveUDP(now ucs.Time) int {
 	n := 0
-	all := d.udp.recv()
-	raceSync()
+	all := d.udp.Recv()
 	empty := uint32(0)
 	if len(all) == 0 {
 		empty = 1
 	}
 	storeRelease32(&d.socketEmpty, empty) // before the packets are acknowledged: delayAck reads it
 	for _, g := range all {
-		if d.conf.Tap != nil {
-			d.tapDatagram(g)
-		}
 		var q *qp
-		for i, all := 0, g.packets(); i < all; i++ {
-			b := g.packet(i)
+		for i, all := 0, g.Packets(); i < all; i++ {
+			b := g.Packet(i)
 			n++
-			if len(b) < minPacket {
+			if len(b) < udp.MinPacket {
 				d.counts.add(cntDroppedShort, 1)
 				continue
 			}
@@ -317,7 +334,7 @@ func (d *device) receiveUDP(now ucs.Time) int {
 // if there is none, or if another goroutine owns it; the packet is queued for the owner
 // then. It is queued before pending work is marked. So either the owner finds it in
 // leave, or claim acquires the ownership and processes it.
-func (d *device) acquireOrDefer(num verbs.QPN, g *datagram, i int) *qp {
+func (d *device) acquireOrDefer(num verbs.QPN, g *udp.Datagram, i int) *qp {
 	q := d.qps.find(num)
 	if q == nil {
 		d.counts.add(cntDroppedQPN, 1)
@@ -330,7 +347,7 @@ func (d *device) acquireOrDefer(num verbs.QPN, g *datagram, i int) *qp {
 	}
 	q.deferredLock.lock()
 	if len(q.deferred) < maxDeferred {
-		g.hold()
+		g.Hold()
 		q.deferred = append(q.deferred, deferredPacket{g, i})
 	} else {
 		d.counts.add(cntDroppedInbox, 1)
@@ -357,7 +374,7 @@ func (q *qp) handleDeferred() {
 		now := ucs.Time(q.d.now.Load())
 		for i := range all {
 			q.handleUDPPacket(&p, all[i].d, all[i].i, now)
-			all[i].d.release()
+			all[i].d.Release()
 			all[i].d = nil
 		}
 		q.spareDeferred = all[:0]
@@ -365,12 +382,12 @@ func (q *qp) handleDeferred() {
 }
 
 // handleUDPPacket checks and processes packet i of g.
-func (q *qp) handleUDPPacket(p *packet, g *datagram, i int, now ucs.Time) {
-	if q.typ == verbs.RC && !q.route.udp.matches(g) {
+func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
+	if q.typ == verbs.RC && !q.route.udp.Matches(g) {
 		q.count(cntDroppedSource, 1)
 		return
 	}
-	f, ok := g.decode(i, p, q.foreign())
+	f, ok := decodePacket(g, i, p, q.foreign())
 	switch {
 	case !ok:
 		q.count(cntDroppedICRC, 1)
@@ -380,8 +397,23 @@ func (q *qp) handleUDPPacket(p *packet, g *datagram, i int, now ucs.Time) {
 		q.count(cntDroppedOpcode, 1)
 	default:
 		if q.typ == verbs.UD {
-			p.sgid, p.slid, p.tos, p.ttl = g.from.gid(), g.from.lid(), g.tos, g.ttl
+			p.sgid, p.slid, p.tos, p.ttl = g.From.GID(), g.From.LID(), g.TOS, g.TTL
 		}
 		q.handlePacket(p, now)
 	}
+}
+
+// decodePacket decodes packet i of g and then checks its ICRC; ok is false if only the
+// ICRC is wrong. foreign is set if the sender may be a foreign device.
+//
+//hot:bench BenchmarkUDPPingPong
+func decodePacket(g *udp.Datagram, i int, p *packet, foreign bool) (f wire.Fault, ok bool) {
+	b := g.Packet(i)
+	if len(b) < udp.MinPacket {
+		return wire.FaultShort, true
+	}
+	if f = p.decode(b[:len(b)-wire.ICRCLen]); f != wire.FaultNone {
+		return f, true
+	}
+	return f, g.Check(i, foreign)
 }

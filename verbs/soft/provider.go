@@ -10,6 +10,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 )
 
 // ProviderName is Provider.Name.
@@ -104,7 +105,7 @@ func (p *Provider) listSpecs() ([]deviceSpec, error) {
 	if p.conf.Link == LinkInproc || p.conf.Link == "" && runtime.GOOS != "linux" {
 		return specs, nil // the UDP link needs Linux
 	}
-	if err := tryUDP(); err != nil {
+	if err := udp.Probe(); err != nil {
 		return specs, fmt.Errorf("no UDP devices: %w", err)
 	}
 	ifs, err := net.Interfaces()

@@ -103,10 +103,11 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 			q.fastMax = min(smallLen, q.caps.MaxInline)
 		case overUDP:
 			q.fastUDPMax = q.caps.MaxInline
+		default: // no fast path
 		}
 	}
 	if q.typ == verbs.UD && d.kind == overUDP && !c.NoClass {
-		if err := d.udp.enableClass(); err != nil {
+		if err := d.udp.EnableClass(); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package soft
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/goucx/goucx/verbs"
 )
@@ -38,8 +39,9 @@ func (s qpState) String() string {
 		return "draining"
 	case qpClosed:
 		return "closed"
+	default:
+		return verbs.QPState(s).String()
 	}
-	return verbs.QPState(s).String()
 }
 
 // qpTransitions lists the states that may follow each state. Modify has checked what the
@@ -59,11 +61,8 @@ var qpTransitions = map[qpState][]qpState{
 // engine. The caller owns the queue pair.
 func (q *qp) setState(to qpState) {
 	from := qpState(q.state.Load())
-	for _, next := range qpTransitions[from] {
-		if next == to {
-			q.state.Store(uint32(to))
-			return
-		}
+	if !slices.Contains(qpTransitions[from], to) {
+		panic(fmt.Sprintf("qp 0x%x: transition from %v to %v", uint32(q.num), from, to))
 	}
-	panic(fmt.Sprintf("qp 0x%x: transition from %v to %v", uint32(q.num), from, to))
+	q.state.Store(uint32(to))
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 )
 
 // TestRefusedSend: what the socket has no room for is kept, and goes later;
@@ -27,9 +28,9 @@ func TestRefusedSend(t *testing.T) {
 				who = s.b
 			}
 			q, port := who.qp.(*qp), who.device().udp
-			fd, name, full := port.fd, q.route.udp.sockaddrLen, fullSocket(t)
+			fd, name, full := port.FD, q.route.udp.SockaddrLen, fullSocket(t)
 			if who == s.a {
-				port.fd, q.route.udp.sockaddrLen = full, 0
+				port.FD, q.route.udp.SockaddrLen = full, 0
 			}
 			s.post(verbs.SendWR{Op: op, Flags: verbs.SendSignaled, Remote: s.b.mr.Addr(), RKey: s.b.mr.RKey()}, n)
 			if who == s.b {
@@ -37,13 +38,13 @@ func TestRefusedSend(t *testing.T) {
 				for end := time.Now().Add(time.Minute); q.numDeferred.Load() == 0; s.pass() {
 					require.True(t, time.Now().Before(end))
 				}
-				port.fd, q.route.udp.sockaddrLen = full, 0
+				port.FD, q.route.udp.SockaddrLen = full, 0
 				q.transmitAndRelease()
 			}
 			who.device().progress()
-			require.NotZero(t, port.counts[udpTxAgain].Load())
+			require.NotZero(t, port.Counts[udp.TxAgain].Load())
 			require.Zero(t, value(t, who.device(), "device.tx_packets"))
-			port.fd, q.route.udp.sockaddrLen = fd, name
+			port.FD, q.route.udp.SockaddrLen = fd, name
 			s.until(s.a, 1)
 			if op == verbs.OpSend {
 				s.until(s.b, 1)
@@ -71,13 +72,13 @@ func TestDatagramTrain(t *testing.T) {
 		b.recv(uint64(i), i*48, 48)
 	}
 	port, to := a.device().udp, &way.(*ah).route.udp
-	fd, name := port.fd, to.sockaddrLen
-	port.fd, to.sockaddrLen = fullSocket(t), 0
+	fd, name := port.FD, to.SockaddrLen
+	port.FD, to.SockaddrLen = fullSocket(t), 0
 	n, st := a.qp.PostSend(wrs)
 	require.Equal(t, len(wrs), n, "%v", st)
 	var wc [16]verbs.WC
 	require.Zero(t, a.cq.Poll(wc[:]), "none has gone")
-	port.fd, to.sockaddrLen = fd, name
+	port.FD, to.SockaddrLen = fd, name
 	a.device().progress()
 	require.Equal(t, len(wrs), a.cq.Poll(wc[:]))
 	taken := 0

@@ -308,6 +308,7 @@ func (q *qp) executeReadOrAtomic(p *packet) bool {
 		a.atomicOld, ok = fetchAdd(word, p.SwapDt)
 	case wire.CompareSwap:
 		a.atomicOld, ok = compareSwap(word, p.CmpDt, p.SwapDt)
+	default: // a READ
 	}
 	if !ok {
 		q.rejectRequest(wire.NakInvalid) // the memory behind the address is not aligned

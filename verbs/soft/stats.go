@@ -129,7 +129,7 @@ func (d *device) Stats() *stats.Group {
 	_ = g.Add("objects", setOf(kindNames[:], made[:]))
 	_ = g.Add("bytes", setOf(kindNames[:], bytes[:]))
 	if d.udp != nil {
-		_ = g.Add("udp", d.udp.counts.set())
+		_ = g.Add("udp", d.udp.Counts.Set())
 	}
 	return g
 }

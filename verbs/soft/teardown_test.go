@@ -18,6 +18,7 @@ import (
 	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -316,7 +317,7 @@ func TestFloodOfGarbage(t *testing.T) {
 	for _, name := range []string{"icrc", "qpn", "source", "short", "opcode"} {
 		n := value(t, b.device(), "device.dropped_"+name)
 		if name == "short" {
-			n += b.device().udp.counts[udpRxShort].Load() // those that stand alone
+			n += b.device().udp.Counts[udp.RxShort].Load() // those that stand alone
 		}
 		assert.Positive(t, n, name)
 	}
@@ -326,9 +327,9 @@ func TestFloodOfGarbage(t *testing.T) {
 // flood sends garbage to b.
 type flood struct {
 	stranger net.Conn
-	peer     *udpPort
-	to       udpPeer // b, from the peer's port
-	spoiled  udpPeer // the same with wrong checksums
+	peer     *udp.Socket
+	to       udp.Peer // b, from the peer's port
+	spoiled  udp.Peer // the same with wrong checksums
 	qpn      verbs.QPN
 	rng      *rand.Rand
 	sent     int
@@ -337,15 +338,15 @@ type flood struct {
 
 func newFlood(t *testing.T, a, b *end) *flood {
 	at := b.device().udp
-	addr := net.UDPAddrFromAddrPort(netip.AddrPortFrom(localhost, at.lid()))
+	addr := net.UDPAddrFromAddrPort(netip.AddrPortFrom(localhost, at.LID()))
 	c, err := net.DialUDP("udp", nil, addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	f := &flood{stranger: c, peer: a.device().udp, qpn: b.qp.QPN(), rng: rand.New(rand.NewPCG(3, 4)), b: make([]byte, 2048)}
-	f.to, err = f.peer.peer(at.gid(), at.lid())
+	f.to, err = f.peer.Peer(at.GID(), at.LID())
 	require.NoError(t, err)
 	f.spoiled = f.to
-	f.spoiled.prefix = wire.NewPrefix(netip.AddrPortFrom(localhost, 1), netip.AddrPortFrom(localhost, 2))
+	f.spoiled.Prefix = wire.NewPrefix(netip.AddrPortFrom(localhost, 1), netip.AddrPortFrom(localhost, 2))
 	return f
 }
 
@@ -375,13 +376,13 @@ func (f *flood) burst(n int) {
 		case 3:
 			p.DestQP = f.qpn ^ 1
 		}
-		x := f.peer.beginBatch(to)
-		x.add(&p)
+		x := f.peer.Begin(to)
+		addPacket(x, &p)
 		if i%8 == 1 { // a train whose last packet is cut off
 			p.n, p.nsg = 0, 0
-			x.add(&p)
+			addPacket(x, &p)
 		}
-		if st := x.send(); st != ucs.OK {
+		if st := x.Send(); st != ucs.OK {
 			continue
 		}
 	}

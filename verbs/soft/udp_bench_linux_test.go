@@ -5,19 +5,20 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
 // drain receives until n packets came, opens each, and gives the bytes of their
 // payloads.
-func drain(b *testing.B, u *udpPort, from *udpPeer, n int, p *packet) (bytes int) {
+func drain(b *testing.B, u *udp.Socket, from *udp.Peer, n int, p *packet) (bytes int) {
 	for n > 0 {
-		for _, d := range u.recv() {
-			if !from.matches(d) {
+		for _, d := range u.Recv() {
+			if !from.Matches(d) {
 				b.Fatal("source")
 			}
-			for i := range d.packets() {
-				if f, ok := d.decode(i, p, false); f != wire.FaultNone || !ok {
+			for i := range d.Packets() {
+				if f, ok := decodePacket(d, i, p, false); f != wire.FaultNone || !ok {
 					b.Fatal(f, ok)
 				}
 				bytes += p.n
@@ -34,9 +35,9 @@ func BenchmarkUDPPingPong(b *testing.B) {
 	u, v, toV, toU := udpPair(b, loopback)
 	out := &packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: 0xffff, DestQP: 5}, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)}}
 	in := new(packet)
-	hop := func(from, to *udpPort, p, back *udpPeer) {
-		t := from.beginBatch(p)
-		if !t.add(out) || t.send() != ucs.OK {
+	hop := func(from, to *udp.Socket, p, back *udp.Peer) {
+		t := from.Begin(p)
+		if !addPacket(t, out) || t.Send() != ucs.OK {
 			b.Fatal("send")
 		}
 		drain(b, to, back, 1, in)
@@ -67,18 +68,18 @@ func BenchmarkUDPSmallOff(b *testing.B) { benchTrains(b, 8, 64, false) }
 
 func benchTrains(b *testing.B, size, packets int, gso bool) {
 	u, v, toV, toU := udpPair(b, loopback)
-	u.gso.Store(gso)
+	u.GSO.Store(gso)
 	out := &packet{Header: wire.Header{Opcode: wire.WriteMiddle, PKey: 0xffff, DestQP: 5}, n: size, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, size)}}
 	in := new(packet)
 	b.SetBytes(int64(size * packets))
 	b.ReportAllocs()
 	for b.Loop() {
 		for left := packets; left > 0; {
-			t, n := u.beginBatch(&toV), 0
-			for ; n < left && t.add(out); n++ {
+			t, n := u.Begin(&toV), 0
+			for ; n < left && addPacket(t, out); n++ {
 				out.PSN = out.PSN.Add(1)
 			}
-			if t.send() != ucs.OK {
+			if t.Send() != ucs.OK {
 				b.Fatal("send")
 			}
 			left -= n

@@ -12,6 +12,7 @@ import (
 	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -70,19 +71,19 @@ func TestUDPSegmentsOnTheWire(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, unix.Close(sniff)) }()
 	a, b, toB, toA := udpPair(t, loopback)
-	require.True(t, a.gso.Load(), "Linux segments datagrams since 4.18")
+	require.True(t, a.GSO.Load(), "Linux segments datagrams since 4.18")
 	p := &packet{Header: wire.Header{Opcode: wire.WriteMiddle}, n: 4096, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 4096)}}
 	const n = 10
-	tr := a.beginBatch(&toB)
+	tr := a.Begin(&toB)
 	for i := range n {
 		p.PSN = verbs.PSN(i)
-		require.True(t, tr.add(p))
+		require.True(t, addPacket(tr, p))
 	}
-	require.Equal(t, ucs.OK, tr.send())
+	require.Equal(t, ucs.OK, tr.Send())
 	for i, q := range receive(t, b, &toA, n) {
 		require.Equal(t, verbs.PSN(i), q.PSN)
 	}
-	require.Equal(t, uint64(n-1), b.counts[udpIDSearched].Load())
+	require.Equal(t, uint64(n-1), b.Counts[udp.IDSearched].Load())
 
 	frame := make([]byte, 1<<16)
 	for i := range n {
@@ -93,7 +94,7 @@ func TestUDPSegmentsOnTheWire(t *testing.T) {
 		require.Equal(t, uint16(i), binary.BigEndian.Uint16(ip[4:]), "identification")
 		require.Equal(t, byte(0x40), ip[6], "not to be fragmented")
 		bth := ip[wire.IPv4Len+wire.UDPLen:]
-		require.Equal(t, plainICRC(bth, a.addr, b.addr, uint16(i)), binary.LittleEndian.Uint32(bth[len(bth)-4:]))
+		require.Equal(t, plainICRC(bth, a.Addr, b.Addr, uint16(i)), binary.LittleEndian.Uint32(bth[len(bth)-4:]))
 	}
 }
 
@@ -105,20 +106,20 @@ func TestUDPTooLong(t *testing.T) {
 	}
 	a, b, toB, toA := udpPair(t, loopback)
 	send := func(packets, n int) ucs.Status {
-		tr := a.beginBatch(&toB)
+		tr := a.Begin(&toB)
 		for range packets {
-			require.True(t, tr.add(&packet{Header: wire.Header{Opcode: wire.SendMiddle}, n: n, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, n)}}))
+			require.True(t, addPacket(tr, &packet{Header: wire.Header{Opcode: wire.SendMiddle}, n: n, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, n)}}))
 		}
-		return tr.send()
+		return tr.Send()
 	}
 	for _, gso := range []bool{true, false} {
-		a.gso.Store(a.gso.Load() && gso)
+		a.GSO.Store(a.GSO.Load() && gso)
 		require.Equal(t, ucs.TooLong, send(1, 4096))
 		require.Equal(t, ucs.TooLong, send(3, 4096))
 		require.Equal(t, ucs.OK, send(3, 1024))
 		receive(t, b, &toA, 3)
 	}
-	require.Equal(t, uint64(4), a.counts[udpTxTooLong].Load())
+	require.Equal(t, uint64(4), a.Counts[udp.TxTooLong].Load())
 }
 
 // Without a way to the peer the send says so, and no later one suffers.
@@ -127,16 +128,16 @@ func TestUDPUnreachable(t *testing.T) {
 		return
 	}
 	a, b, toB, toA := udpPair(t, loopback)
-	far, err := a.peer(verbs.GIDOf(netip.MustParseAddr("10.9.8.7")), 33000)
+	far, err := a.Peer(verbs.GIDOf(netip.MustParseAddr("10.9.8.7")), 33000)
 	require.NoError(t, err)
 	for _, n := range []int{1, 3} {
-		tr := a.beginBatch(&far)
+		tr := a.Begin(&far)
 		for i := range n {
-			require.True(t, tr.add(numbered(i)))
+			require.True(t, addPacket(tr, numbered(i)))
 		}
-		require.Equal(t, ucs.Unreachable, tr.send())
+		require.Equal(t, ucs.Unreachable, tr.Send())
 	}
-	require.Equal(t, uint64(2), a.counts[udpTxUnreachable].Load())
+	require.Equal(t, uint64(2), a.Counts[udp.TxUnreachable].Load())
 	sendOne(t, a, &toB, numbered(1))
 	receive(t, b, &toA, 1)
 }
@@ -144,11 +145,11 @@ func TestUDPUnreachable(t *testing.T) {
 // Nobody listens at the peer's port: packets are lost as on any network.
 func TestUDPNobodyThere(t *testing.T) {
 	a, b, toB, _ := udpPair(t, loopback)
-	gone, err := openUDP(loopback, 0, 0)
+	gone, err := udp.Open(loopback, 0, 0)
 	require.NoError(t, err)
-	toGone, err := a.peer(gone.gid(), gone.lid())
+	toGone, err := a.Peer(gone.GID(), gone.LID())
 	require.NoError(t, err)
-	require.NoError(t, gone.close())
+	require.NoError(t, gone.Close())
 	for i := range 10 {
 		sendOne(t, a, &toGone, numbered(i))
 		sendOne(t, a, &toB, numbered(i))
@@ -156,39 +157,6 @@ func TestUDPNobodyThere(t *testing.T) {
 	n := 0
 	for end := time.Now().Add(20 * time.Second); n < 10; {
 		require.True(t, time.Now().Before(end))
-		n += len(b.recv())
-	}
-}
-
-func TestUDPSendErrors(t *testing.T) {
-	for _, c := range []struct {
-		errno unix.Errno
-		want  ucs.Status
-		count udpCounter
-	}{
-		{unix.EAGAIN, ucs.NoResource, udpTxAgain},
-		{unix.ENOBUFS, ucs.NoResource, udpTxAgain},
-		{unix.EMSGSIZE, ucs.TooLong, udpTxTooLong},
-		{unix.EIO, ucs.OK, udpTxUnsegmented},
-		{unix.ECONNREFUSED, ucs.OK, udpTxRefused},
-		{unix.EPERM, ucs.Unreachable, udpTxUnreachable},
-		{unix.EHOSTUNREACH, ucs.Unreachable, udpTxUnreachable},
-	} {
-		t.Run(c.errno.Error(), func(t *testing.T) {
-			u := new(udpPort)
-			u.gso.Store(true)
-			tr := u.newBatch()
-			tr.count = 7
-			require.Equal(t, c.want, tr.sendStatus(c.errno))
-			require.Equal(t, uint64(1), u.counts[c.count].Load())
-			set := u.counts.set()
-			require.Equal(t, uint64(1), set.Value(int(c.count)))
-			require.Equal(t, c.errno != unix.EIO, u.gso.Load())
-			lost := uint64(0)
-			if c.want == ucs.OK {
-				lost = 7
-			}
-			require.Equal(t, lost, u.counts[udpTxLost].Load())
-		})
+		n += len(b.Recv())
 	}
 }

@@ -60,8 +60,8 @@ func withoutRoom(t *testing.T, op verbs.Opcode) {
 	s.mtu, s.timeout, s.features = verbs.MTU1024, 20, 0
 	require.NoError(t, connectRC(a.qp, b.qp, da, db, s))
 	for _, d := range []*device{da, db} {
-		d.udp.gso.Store(false)
-		require.NoError(t, unix.SetsockoptInt(d.udp.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, 8<<10))
+		d.udp.GSO.Store(false)
+		require.NoError(t, unix.SetsockoptInt(d.udp.FD, unix.SOL_SOCKET, unix.SO_SNDBUF, 8<<10))
 	}
 	until := ucs.Now().Add(time.Minute)
 	wcs := make([]verbs.WC, depth)

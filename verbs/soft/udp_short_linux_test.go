@@ -8,6 +8,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -37,35 +38,37 @@ func TestShortPackets(t *testing.T) {
 			require.Zero(t, q.fillWQE(q.ringAt(uint32(i)), &w))
 		}
 		q.sq.tail.publish(uint64(n))
-		t1, t2 := u.beginBatch(&q.route.udp), u.beginBatch(&q.route.udp)
-		for i := range t2.buf {
-			t1.buf[i], t2.buf[i] = 0xaa, 0x55
+		t1, t2 := u.Begin(&q.route.udp), u.Begin(&q.route.udp)
+		for i := range t2.Buf {
+			t1.Buf[i], t2.Buf[i] = 0xaa, 0x55
 		}
 		q.addFast(t1, most)
 		packets, bytes, req := q.counts[cntTxPackets], q.counts[cntTxBytes], q.req
 		q.req.tx, q.req.psn, q.req.sndMax = 0, q.req.una, q.req.una
 		q.counts = counts{}
-		for t2.count < most {
+		for t2.Count < most {
 			at := q.saveSendState()
 			if !q.nextRequest(&q.txPacket) {
 				break
 			}
-			if !t2.add(&q.txPacket) {
+			if !addPacket(t2, &q.txPacket) {
 				q.restoreSendState(&at, 0)
 				break
 			}
 		}
-		require.Equal(t, t2.count, t1.count, round)
-		require.Equal(t, t2.total, t1.total, round)
-		require.Equal(t, t2.closed, t1.closed, round)
-		require.Equal(t, t2.buf[:t2.pos], t1.buf[:t1.pos], round)
+		require.Equal(t, t2.Count, t1.Count, round)
+		require.Equal(t, t2.Total, t1.Total, round)
+		require.Equal(t, t2.Closed, t1.Closed, round)
+		require.Equal(t, t2.Buf[:t2.Pos], t1.Buf[:t1.Pos], round)
 		require.Equal(t, q.req, req, round)
 		require.Equal(t, []uint64{q.counts[cntTxPackets], q.counts[cntTxBytes]}, []uint64{packets, bytes}, round)
 		q.counts = counts{}
 		q.sq.tail.publish(0)
 		q.req.tx, q.req.psn, q.req.sndMax, q.sq.nextPSN = 0, q.req.una, q.req.una, q.req.una
-		t1.busy.Store(false)
-		t2.busy.Store(false)
+		t1.Pos, t1.Count = 0, 0
+		t1.Send() // releases it
+		t2.Pos, t2.Count = 0, 0
+		t2.Send()
 	}
 }
 
@@ -88,14 +91,14 @@ func TestShortFromStranger(t *testing.T) {
 	y.completion(x)
 	y.recv(2, 0, 8)
 
-	u, err := openUDP(localhost, 0, 0)
+	u, err := udp.Open(localhost, 0, 0)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, u.close()) }()
-	to, err := u.peer(q.d.gid, q.d.lid)
+	defer func() { require.NoError(t, u.Close()) }()
+	to, err := u.Peer(q.d.gid, q.d.lid)
 	require.NoError(t, err)
-	train := u.beginBatch(&to)
-	require.True(t, train.add(&packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: q.pkey, DestQP: q.num, PSN: q.rsp.psn}, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)}}))
-	require.Equal(t, ucs.OK, train.send())
+	train := u.Begin(&to)
+	require.True(t, addPacket(train, &packet{Header: wire.Header{Opcode: wire.SendOnly, PKey: q.pkey, DestQP: q.num, PSN: q.rsp.psn}, n: 8, nsg: 1, sg: [verbs.MaxSGE][]byte{make([]byte, 8)}}))
+	require.Equal(t, ucs.OK, train.Send())
 	for value(t, q.d, "device.dropped_source") == 0 {
 		require.Zero(t, y.cq.Poll(make([]verbs.WC, 1)))
 	}

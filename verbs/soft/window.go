@@ -1,6 +1,9 @@
 package soft
 
-import "github.com/goucx/goucx/verbs"
+import (
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
+)
 
 // window bounds a queue pair's outstanding packets by the room in the receiver's socket
 // buffer. The kernel charges the buffer memory of each packet: 416 KB are full with 90
@@ -62,7 +65,7 @@ func (d *device) window(mtu int) int {
 	case d.conf.Window != 0:
 		return d.conf.Window
 	case d.kind == overUDP && mtu > longPacket:
-		return windowOf(d.udp.unprivRcvbuf)
+		return windowOf(d.udp.UnprivRcvbuf)
 	}
 	return defaultWindow
 }
@@ -78,7 +81,7 @@ func (v *window) packets() int { return max(1, v.cur*longPacket/v.mtu) }
 
 // batchLen returns how many packets of mtu bytes form a segment batch, at most limit.
 func batchLen(mtu, limit int) int {
-	return max(1, min(limit, maxSegments, maxUDPPayload/(mtu+minPacket)))
+	return max(1, min(limit, udp.MaxSegments, udp.MaxPayload/(mtu+udp.MinPacket)))
 }
 
 // limit returns how many packets may be outstanding if the next one belongs to w.

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 )
 
 // TestWindowLoss: a loss halves the window down to a floor, and each window that
@@ -36,11 +37,11 @@ func TestWindowDefault(t *testing.T) {
 	for _, c := range [][2]int{{0, 90}, {defaultBuffer, 90}, {4 * defaultBuffer, 90}, {6 * defaultBuffer, 135}, {8 << 20, 180}, {64 << 20, 180}} {
 		require.Equal(t, c[1], windowOf(c[0]), "%d", c[0])
 	}
-	udp := &device{}
-	udp.kind, udp.udp = overUDP, &udpPort{unprivRcvbuf: 8 << 20}
-	require.Equal(t, []int{90, 180}, []int{udp.window(4096), udp.window(20480)})
-	udp.conf.Window = 100
-	require.Equal(t, []int{100, 100}, []int{udp.window(4096), udp.window(20480)})
+	d := &device{}
+	d.kind, d.udp = overUDP, &udp.Socket{UnprivRcvbuf: 8 << 20}
+	require.Equal(t, []int{90, 180}, []int{d.window(4096), d.window(20480)})
+	d.conf.Window = 100
+	require.Equal(t, []int{100, 100}, []int{d.window(4096), d.window(20480)})
 	require.Equal(t, 90, (&device{}).window(20480))
 }
 

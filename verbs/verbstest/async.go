@@ -89,7 +89,7 @@ func asyncNotAsked(e *env) {
 	e.sides[0].noEvent(verbs.EventSQDrained)
 }
 
-// asyncAccess: a request that is refused is told where it was refused.
+// asyncAccess: the device that refuses a request raises an event.
 func asyncAccess(e *env) {
 	if e.fixture.Traits.NoAccessEvents {
 		e.notApplicable("refused requests raise no event")
@@ -115,7 +115,7 @@ func asyncDescriptor(e *env) {
 	require.False(e, readable(s.AsyncFD()))
 }
 
-// asyncWait: Async gives what is there, and ends with its context.
+// asyncWait: Async returns the next event, and ends with its context.
 func asyncWait(e *env) {
 	s := e.sides[0]
 	d := e.rc(nil)

@@ -219,8 +219,7 @@ func completionFlushByErr(e *env) {
 	d.a.nothing("all was flushed once")
 }
 
-// completionSilence: Reset takes all away, also completions that nobody has
-// polled.
+// completionSilence: Reset discards all completions, also those that are not polled yet.
 func completionSilence(e *env) {
 	d := e.rc(nil)
 	for i := range uint64(5) {
@@ -293,7 +292,7 @@ func completionSolicitedBit(e *env) {
 	}
 }
 
-// completionSolicitedWrite: a write without immediate data has nobody to tell.
+// completionSolicitedWrite: a write without immediate data raises no event at the target.
 func completionSolicitedWrite(e *env) {
 	d := e.rc(nil)
 	t := e.watch(nil)

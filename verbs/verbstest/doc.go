@@ -1,5 +1,5 @@
 // Package verbstest is the conformance suite of package verbs: what every device
-// must do, whoever provides it.
+// must do, from every provider.
 //
 // A provider's test is one call:
 //
@@ -29,7 +29,7 @@
 //   - Modify refuses before it changes anything.
 //   - RetryCnt time-outs, and one more, fail a request: it is sent RetryCnt + 1
 //     times. So do RNRRetry waits.
-//   - A packet that nobody may answer is dropped silently; what came after it is
+//   - A packet that needs no reply is dropped silently; what came after it is
 //     served.
 //
 // Not tested: events of ports, which nothing here can cause, and what stands in

@@ -104,7 +104,7 @@ func (e *env) pass(d time.Duration) {
 	e.drive(func() bool { return !e.now().Before(end) }, d)
 }
 
-// away lets d of the fabric's time go by while nobody polls.
+// away lets d of the fabric's time go by without a poll.
 func (e *env) away(d time.Duration) {
 	if e.fabric.Advance != nil {
 		e.fabric.Advance(d)

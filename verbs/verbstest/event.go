@@ -90,7 +90,7 @@ func readable(fd int) bool {
 	return err == nil && n == 1
 }
 
-// eventArm: the next completion is told, with the queue's cookie, again and again.
+// eventArm: after each Arm the next completion raises an event, with the queue's cookie.
 func eventArm(e *env) {
 	l := e.listen()
 	for i := range 10 {
@@ -185,7 +185,7 @@ func eventManyQueues(e *env) {
 	}
 }
 
-// eventWait: Event gives what is there, and ends with its context.
+// eventWait: Event returns the next event, and ends with its context.
 func eventWait(e *env) {
 	l := e.listen()
 	l.arm(false)
@@ -201,7 +201,7 @@ func eventWait(e *env) {
 }
 
 // eventWaitAsleep: a goroutine that waits for an event is woken by a message,
-// though nobody polls the device.
+// without a poll of the device.
 func eventWaitAsleep(e *env) {
 	l := e.listen()
 	ctx, cancel := context.WithTimeout(context.Background(), e.patience)

@@ -20,7 +20,7 @@ const (
 	Forgery
 	// Threads: several goroutines may use the devices at once.
 	Threads
-	// Background: a device works though nobody polls it.
+	// Background: a device works without polls.
 	Background
 )
 
@@ -107,7 +107,7 @@ type Manner uint8
 const (
 	// Genuine: as if by the other device, with a right ICRC.
 	Genuine Manner = iota
-	// Spoofed: by somebody else's address, with an ICRC right for that.
+	// Spoofed: from another address, with the ICRC of that address.
 	Spoofed
 	// Damaged: as if by the other device, with a wrong ICRC.
 	Damaged

@@ -78,8 +78,8 @@ func forgeryDropped(e *env, m Manner, change func(*forged)) {
 	d.stream(5, 100)
 }
 
-// forgeryLate: what comes for a queue pair that is gone, or was reset, meets
-// nobody, also where its number is in use again.
+// forgeryLate: a packet for a queue pair that is closed, or was reset, has no effect, also where its
+// number is in use again.
 func forgeryLate(e *env) {
 	d := e.rc(nil)
 	f := d.forge()
@@ -166,7 +166,7 @@ func forgeryQKey(e *env) {
 	require.Equal(e, d.a.QPN(), w.SrcQP)
 }
 
-// forgeryBeforeRTR: a queue pair in Init does not hear.
+// forgeryBeforeRTR: a queue pair in Init receives no packet.
 func forgeryBeforeRTR(e *env) {
 	d := e.unconnected(verbs.RC, nil)
 	d.b.to(verbs.StateInit, nil)

@@ -130,7 +130,7 @@ func lossBlackout(e *env) {
 	d.stream(20, 2000)
 }
 
-// lossOneNak: a gap is told once, not by every packet behind it.
+// lossOneNak: a gap causes one NAK, not one for every packet behind it.
 func lossOneNak(e *env) {
 	d := e.rc(nil)
 	lost := false
@@ -174,8 +174,8 @@ func lossReadResumes(e *env) {
 	require.Equal(e, d.a.psn.Add(2), again.psn)
 }
 
-// lossAtomicOnce: an atomic whose answer is lost is not carried out again; the
-// saved answer is told.
+// lossAtomicOnce: an atomic whose response is lost is not executed again; the saved response is
+// retransmitted.
 func lossAtomicOnce(e *env) {
 	for _, op := range []verbs.Opcode{verbs.OpFetchAdd, verbs.OpCompareSwap} {
 		d := e.rc(e.brisk(7))

@@ -58,7 +58,7 @@ func postSendByState(e *env) {
 				q.refuses(w, "%v", state)
 				continue
 			}
-			q.send(w, flagged(w, 0)) // unsignalled ones are told of too
+			q.send(w, flagged(w, 0)) // unsignalled ones complete, too
 			q.sentAs(3, verbs.WCFlushErr)
 			q.sentAs(3, verbs.WCFlushErr)
 		}

@@ -65,8 +65,8 @@ func (e *env) overrun(ignore bool) *duo {
 	return d
 }
 
-// queueOverrun: the queue is unusable from then on, which is told once, and so
-// are the queue pairs that complete into it.
+// queueOverrun: the queue is unusable from then on, and so are the queue pairs that complete into
+// it. One event reports it.
 func queueOverrun(e *env) {
 	d := e.overrun(false)
 	e.until("the queue to be unusable", func() bool {

@@ -108,7 +108,7 @@ func retryReceiverPauses(e *env) {
 func retryReceiverAnew(e *env) {
 	wait := uint8(18)
 	if e.fabric.Advance == nil {
-		wait = 24 // 41 ms: whoever posts the receive may be late
+		wait = 24 // 41 ms: the receive may be posted late
 	}
 	d := e.rc(func(a, b *setup) { a.rnrRetry, b.rnrWait = 6, wait })
 	for i := range uint64(10) {
@@ -219,8 +219,7 @@ func retryNoTimeout(e *env) {
 	require.Equal(e, verbs.StateRTS.String(), d.a.state().String())
 }
 
-// retryAfterPause: time-outs count from the sending, also where nobody polled the
-// device for long before.
+// retryAfterPause: time-outs count from the sending, also where the device was not polled for long before.
 func retryAfterPause(e *env) {
 	d := e.rc(func(a, _ *setup) { a.timeout, a.retry = 15, 0 })
 	e.watch(func(s *seen) Verdict {

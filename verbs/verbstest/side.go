@@ -76,7 +76,7 @@ func (s *side) cqOf(c verbs.CQConfig) *cq {
 	return q
 }
 
-// poll gathers what is there and gives how much.
+// poll gathers the completions and returns their number.
 func (c *cq) poll() int {
 	var wcs [7]verbs.WC
 	n := c.Poll(wcs[:])

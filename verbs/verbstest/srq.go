@@ -53,7 +53,7 @@ func (d *duo) give(q verbs.SRQ, first uint64, count int) {
 	}
 }
 
-// srqShared: receives go to whoever needs one, in the order in which they came.
+// srqShared: receives go to the queue pairs that need one, in the order in which they came.
 func srqShared(e *env) {
 	q, duos := e.sharing(3)
 	duos[0].give(q, 0, 30)
@@ -192,7 +192,7 @@ func srqSurvives(e *env) {
 	d.give(q, 0, 4)
 	duos[1].b.to(verbs.StateErr, nil)
 	e.settle()
-	duos[1].b.nothing("receives are nobody's")
+	duos[1].b.nothing("the receives belong to no queue pair")
 	require.NoError(e, duos[1].b.Close())
 	for i := range uint64(4) {
 		d.a.send(request(i, verbs.OpSend, d.am.sge(0, 8)))

@@ -144,7 +144,7 @@ func stateValues(e *env) {
 // tooMany is one more than n; 255 where no attribute can hold that.
 func tooMany(n int) uint8 { return uint8(min(n+1, 255)) }
 
-// stateQuery: what was set is what is told.
+// stateQuery: Query returns what was set.
 func stateQuery(e *env) {
 	d := e.rc(nil)
 	a := d.a.Query()

@@ -90,6 +90,7 @@ func (h *Header) Put(b []byte) int {
 	case HasRETH:
 		RETH(ext).Put(h.VA, h.RKey, h.DMALen)
 		return BTHLen + RETHLen
+	default: // any other combination, below
 	}
 	if has&HasDETH != 0 {
 		be.PutUint32(ext, h.QKey)

@@ -8,6 +8,16 @@ package machine
 // Invariant: a side switches to no pair after its CLOSE. So CLOSE waits while a MIGRATE has no
 // reply or a pending send pair is not ready.
 
+// txState is the state of the send direction. It only advances.
+type txState uint8
+
+const (
+	txOpen    txState = iota
+	txClosing         // EventClose waits for the reply to a MIGRATE, or for a pending send pair
+	txClosed          // the end marker was written and CLOSE was sent
+	txAcked           // the peer has received CLOSE
+)
+
 // close closes the send direction. CLOSE waits for the reply to a MIGRATE, so that the peer knows
 // which pair holds the end marker. It also waits until a pending send pair is ready.
 func (s *step) close() {
@@ -15,7 +25,7 @@ func (s *step) close() {
 		return
 	}
 	s.suspending = None
-	s.closing = true
+	s.txState = txClosing
 	if s.state == StateOpening && !s.conf.ThreeWay || s.proposed == None && s.txPending == None {
 		s.sendClose()
 	}
@@ -23,14 +33,14 @@ func (s *step) close() {
 
 // closeIfReady sends the CLOSE that waited for a reply.
 func (s *step) closeIfReady() {
-	if s.closing && !s.closeSent && s.proposed == None && s.txPending == None {
+	if s.txState == txClosing && s.proposed == None && s.txPending == None {
 		s.sendClose()
 	}
 }
 
 // sendClose writes the end marker and sends CLOSE.
 func (s *step) sendClose() {
-	s.closeSent = true
+	s.txState = txClosed
 	s.lastTx = s.tx
 	if s.tx != None {
 		s.switchTx(End)
@@ -51,12 +61,14 @@ func (s *step) stepClose(msg Msg) {
 		}
 
 	case MsgCloseAck:
-		s.closeAcked = s.closeSent
+		if s.txState == txClosed {
+			s.txState = txAcked
+		}
 
 	case MsgReset:
 		switch {
-		case s.closeSent && s.closeReceived:
-			s.closeAcked = true // the peer has closed the connection, so it received the local CLOSE
+		case s.txState >= txClosed && s.closeReceived:
+			s.txState = txAcked // the peer has closed the connection, so it received the local CLOSE
 		case s.HalfOpen():
 			s.fail(ReasonStale)
 		default:

@@ -168,13 +168,11 @@ type Machine struct {
 	connected   PairID    // the last local pair whose remote QP info was received
 	readyAcked  PairID    // the last of those for which READY was acknowledged
 
-	closing       bool // EventClose waits for a reply
-	closeSent     bool
-	lastTx        PairID // the pair that holds the end marker
-	closeAcked    bool
-	closeReceived bool
-	lastRx        PairID
-	rxEnded       bool
+	txState       txState
+	lastTx        PairID // the pair that holds the local end marker
+	closeReceived bool   // the peer's CLOSE
+	lastRx        PairID // the pair in it, which holds the peer's end marker
+	rxEnded       bool   // the end marker was read, or the peer was suspended
 
 	deadline   ucs.Time
 	retrySince ucs.Time // when tries was 0
@@ -202,7 +200,8 @@ func (m *Machine) RxPair() PairID { return m.rx }
 // Quiescent reports whether the local side sends on and reads the same pair, and no migration,
 // suspension or close is in progress.
 func (m *Machine) Quiescent() bool {
-	return m.state == StateOpen && m.rx == m.tx && m.rx == m.agreed && m.proposed == None && m.suspending == None && !m.closeStarted()
+	return m.state == StateOpen && m.rx == m.tx && m.rx == m.agreed && m.proposed == None && m.suspending == None &&
+		!m.Closing() && !m.closeReceived
 }
 
 // CanMigrate reports whether Step would act on EventMigrate now.
@@ -224,7 +223,7 @@ func (m *Machine) Uses(p PairID) bool {
 func (m *Machine) Migrating() bool { return m.state == StateOpen && m.proposed != None }
 
 // Closing reports whether the local side has closed its sending direction, or will after a reply.
-func (m *Machine) Closing() bool { return m.closeSent || m.closing }
+func (m *Machine) Closing() bool { return m.txState != txOpen }
 
 // PeerClosed reports whether the peer has sent CLOSE.
 func (m *Machine) PeerClosed() bool { return m.closeReceived }
@@ -243,8 +242,6 @@ func (m *Machine) HalfOpen() bool {
 
 // Deadline returns when EventTick is due. 0: never.
 func (m *Machine) Deadline() ucs.Time { return m.deadline }
-
-func (m *Machine) closeStarted() bool { return m.Closing() || m.closeReceived }
 
 // rxQuiescent reports whether the reader has reached the last pair agreed on.
 func (m *Machine) rxQuiescent() bool { return m.rxResume == None && (m.rx == m.agreed || m.rx == None) }

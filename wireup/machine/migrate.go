@@ -41,7 +41,7 @@ func (s *step) stepMigrate(msg Msg) {
 			return
 		}
 		ack := s.newMsg(MsgMigrateAck, p)
-		ack.Old, ack.Resume, ack.Closing = s.proposed, s.tx == None, s.closeSent
+		ack.Old, ack.Resume, ack.Closing = s.proposed, s.tx == None, s.txState >= txClosed
 		s.lastRemote, s.agreed, s.proposed, s.suspending = p, p, None, None
 		s.reply(ack)
 		s.switchTxWhenReady(p)

@@ -62,7 +62,7 @@ func (s *step) stepOpen(msg Msg) {
 			s.proposed, s.agreed, s.state = None, p, StateOpen
 			s.switchTx(p)
 			s.switchRx(p)
-			if s.closeSent {
+			if s.txState >= txClosed {
 				s.send(MsgClose, s.lastTx) // the peer may not read the pair any more that the first CLOSE named
 			}
 		}

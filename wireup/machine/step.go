@@ -7,6 +7,20 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
+// A step takes one event and leaves the machine consistent. The role's step function changes the
+// fields and appends actions in the order in which the transport must execute them. finish then
+// derives what follows from the fields alone: pairs that are no longer used are retired, the
+// connection is closed when nothing is left to send, read or acknowledge, and the timer is set.
+//
+// Invariants between steps:
+//
+//   - tx and rx are the pairs that the transport sends on and reads. Only switchTx and switchRx
+//     change them, and each appends the action.
+//   - At most one local message waits for its reply in each of proposed, suspending and txState, and
+//     the timer runs exactly while one does. tick retransmits it.
+//   - The read side never returns to an older pair of the same creator (newestRx).
+//   - After StateClosed and StateFailed no field changes. Replies to late messages are repeated.
+
 // step is the context of one call of Step: the machine, the actions, and the pairs in use before.
 type step struct {
 	*Machine
@@ -126,7 +140,7 @@ func (s *step) send(k MsgKind, p PairID) { s.emit(Action{Kind: ActionSend, Msg: 
 
 // switchTx switches the send direction to pair p.
 func (s *step) switchTx(p PairID) {
-	if s.closeSent && p != End {
+	if s.txState >= txClosed && p != End {
 		return
 	}
 	s.tx = p
@@ -170,7 +184,7 @@ func (s *step) finish(now ucs.Time) {
 	if m.closeReceived && m.lastRx == None && m.rx == None && m.rxResume == None {
 		m.rxEnded = true
 	}
-	if m.state == StateOpen && m.closeSent && m.closeReceived && m.rxEnded && (m.closeAcked || m.conf.Timeout == 0) {
+	if m.state == StateOpen && m.closeReceived && m.rxEnded && (m.txState == txAcked || m.txState == txClosed && m.conf.Timeout == 0) {
 		m.state = StateClosed
 		s.emit(Action{Kind: ActionClose})
 	}
@@ -196,7 +210,7 @@ func (m *Machine) used() [6]PairID {
 
 // awaitsReply reports whether a local message is waiting for its reply.
 func (m *Machine) awaitsReply() bool {
-	return m.state == StateOpening || m.proposed != None || m.suspending != None || m.txPending != None || m.closeSent && !m.closeAcked || m.readyAcked != m.connected
+	return m.state == StateOpening || m.proposed != None || m.suspending != None || m.txPending != None || m.txState == txClosed || m.readyAcked != m.connected
 }
 
 // setTimer sets the deadline of the next retransmission. It clears the deadline when no local message
@@ -240,8 +254,8 @@ func (s *step) tick(now ucs.Time) {
 		if !m.awaitsReply() {
 			return
 		}
-		if m.closeSent && m.closeReceived && m.state == StateOpen && m.proposed == None {
-			m.closeAcked = true // the peer has closed and is gone, so it received the local CLOSE
+		if m.txState >= txClosed && m.closeReceived && m.state == StateOpen && m.proposed == None {
+			m.txState = txAcked // the peer has closed and is gone, so it received the local CLOSE
 			return
 		}
 		s.fail(ReasonPeerLost)
@@ -259,7 +273,7 @@ func (s *step) tick(now ucs.Time) {
 	case m.readyAcked != m.connected:
 		s.send(MsgReady, m.connected)
 	}
-	if m.closeSent && !m.closeAcked {
+	if m.txState == txClosed {
 		s.send(MsgClose, m.lastTx)
 	}
 }

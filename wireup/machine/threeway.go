@@ -129,7 +129,7 @@ func (s *step) stepOpenThreeWay(msg Msg) {
 // switchTxWhenReady switches sending to a remote pair: at once, or with ThreeWay when the peer is
 // ready there.
 func (s *step) switchTxWhenReady(p PairID) {
-	if s.conf.ThreeWay && !s.closeSent {
+	if s.conf.ThreeWay && s.txState < txClosed {
 		s.txPending = p
 		return
 	}

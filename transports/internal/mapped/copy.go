@@ -51,7 +51,8 @@ func (r *RMA) transfer(p []byte, addr uint64, k uct.RKey, perm uint32) uct.Statu
 	for n := 0; len(p) > 0; p, addr = p[n:], addr+uint64(n) {
 		n = min(len(p), maxCopyBytes)
 		if rec.perm&isCopied != 0 {
-			c, st := (*r.keys.copiers.Load())[rec.copier], ucs.OK
+			var st ucs.Status
+			c := (*r.keys.copiers.Load())[rec.copier]
 			if perm == permPut {
 				st = c.Write(p[:n], addr)
 			} else {

@@ -1,6 +1,6 @@
 //go:build !race
 
-package soft
+package udp
 
 // raceSync does nothing without the race detector.
 func raceSync() {}

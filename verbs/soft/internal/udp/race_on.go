@@ -1,6 +1,6 @@
 //go:build race
 
-package soft
+package udp
 
 import "sync/atomic"
 

@@ -1,4 +1,4 @@
-package soft
+package udp
 
 import (
 	"encoding/binary"

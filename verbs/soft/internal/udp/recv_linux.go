@@ -1,4 +1,4 @@
-package soft
+package udp
 
 import (
 	"encoding/binary"
@@ -12,10 +12,10 @@ import (
 const (
 	// maxDatagrams is the most datagrams of one receive call.
 	maxDatagrams = 8
-	// maxBuffers is the most datagrams of a port, including those held for queue pairs.
+	// maxBuffers is the most datagrams of a socket, including those held for queue pairs.
 	// If all are held, it receives nothing until one is released.
 	maxBuffers = 64
-	// recvmmsgAfter receives in a row with a single packet each, recv tries one call for
+	// recvmmsgAfter receives in a row with a single packet each, Recv tries one call for
 	// several datagrams: 64 packets of 8 bytes then cost a quarter less. Such a call
 	// costs more if it finds only one datagram. Then the next try waits twice as long,
 	// at most recvmmsgAfterMax.
@@ -32,49 +32,49 @@ type rxBuffer struct {
 	buf  [1 << 16]byte // holds any datagram
 }
 
-// receiver is the receive state of a port. It belongs to the holder of the receive
+// receiver is the receive state of a socket. It belongs to the holder of the receive
 // token.
 type receiver struct {
 	msgs          [maxDatagrams]mmsghdr
-	slots         [maxDatagrams]*datagram // the datagram that each of msgs receives into
-	datagrams     []*datagram             // all datagrams of the port
+	slots         [maxDatagrams]*Datagram // the datagram that each of msgs receives into
+	datagrams     []*Datagram             // all datagrams of the socket
 	streak        int                     // receives in a row with a single packet
 	recvmmsgAfter int                     // recvmmsg is used from this streak on
-	batch         [maxDatagrams]*datagram
+	batch         [maxDatagrams]*Datagram
 	// sources caches the ICRC prefixes of recent senders, by a hash of the sender.
 	sources  [64]sourcePrefix
 	overflow uint32 // the kernel's drop count at the last report
 }
 
 type sourcePrefix struct {
-	from udpSource
+	from Source
 	pre  wire.Prefix
 }
 
-func (r *receiver) init(u *udpPort) {
-	r.datagrams = make([]*datagram, 0, maxBuffers)
+func (r *receiver) init(u *Socket) {
+	r.datagrams = make([]*Datagram, 0, maxBuffers)
 	r.recvmmsgAfter = recvmmsgAfter
 	r.prepare(u, 0)
 }
 
-// recv receives one datagram from the socket, or several if it holds many (recvmmsg).
+// Recv receives one datagram from the socket, or several if it holds many (recvmmsg).
 // It returns none if the socket is empty or what it received is not valid. It never
-// blocks. The datagrams belong to the caller until the next recv.
+// blocks. The datagrams belong to the caller until the next Recv.
 //
 // Concurrency: the holder of the receive token.
 //
 //hot:bench BenchmarkUDPPingPong
-func (u *udpPort) recv() []*datagram {
+func (u *Socket) Recv() []*Datagram {
 	r := &u.rx
 	if r.streak >= r.recvmmsgAfter {
 		return u.recvmmsg()
 	}
 	if !r.prepare(u, 0) {
-		u.counts[udpRxNoBuffer].Add(1)
+		u.Counts[RxNoBuffer].Add(1)
 		return nil
 	}
 	m := &r.msgs[0]
-	n, errno := rawRecvmsg(u.fd, &m.hdr)
+	n, errno := rawRecvmsg(u.FD, &m.hdr)
 	if errno != 0 {
 		return u.recvFailed(errno)
 	}
@@ -91,18 +91,18 @@ func (u *udpPort) recv() []*datagram {
 	return r.batch[:1]
 }
 
-// recvmmsg is recv with one call for several datagrams.
-func (u *udpPort) recvmmsg() []*datagram {
+// recvmmsg is Recv with one call for several datagrams.
+func (u *Socket) recvmmsg() []*Datagram {
 	r := &u.rx
 	k := 0
 	for k < maxDatagrams && r.prepare(u, k) {
 		k++
 	}
 	if k == 0 {
-		u.counts[udpRxNoBuffer].Add(1)
+		u.Counts[RxNoBuffer].Add(1)
 		return nil
 	}
-	got, errno := rawRecvmmsg(u.fd, r.msgs[:k])
+	got, errno := rawRecvmmsg(u.FD, r.msgs[:k])
 	if errno != 0 {
 		return u.recvFailed(errno)
 	}
@@ -122,17 +122,17 @@ func (u *udpPort) recvmmsg() []*datagram {
 }
 
 // recvFailed counts an error of a receive call. No error ends receiving.
-func (u *udpPort) recvFailed(errno unix.Errno) []*datagram {
+func (u *Socket) recvFailed(errno unix.Errno) []*Datagram {
 	u.rx.streak = 0
 	if errno != unix.EAGAIN {
-		u.counts[udpRxErrors].Add(1)
+		u.Counts[RxErrors].Add(1)
 	}
 	return nil
 }
 
 // prepare prepares message i to receive into a datagram without holds. It returns false if
 // there is none.
-func (r *receiver) prepare(u *udpPort, i int) bool {
+func (r *receiver) prepare(u *Socket, i int) bool {
 	d := r.slots[i]
 	if d == nil || !d.unheld() {
 		if d = r.replace(u, i); d == nil {
@@ -146,12 +146,12 @@ func (r *receiver) prepare(u *udpPort, i int) bool {
 }
 
 // replace assigns another datagram without holds to message i. It is an unassigned one
-// or a new one. If the port has maxBuffers datagrams, it may be that of a later
+// or a new one. If the socket has maxBuffers datagrams, it may be that of a later
 // message. replace returns nil if all are held.
 //
 //go:noinline
-func (r *receiver) replace(u *udpPort, i int) *datagram {
-	var d *datagram
+func (r *receiver) replace(u *Socket, i int) *Datagram {
+	var d *Datagram
 	for _, x := range r.datagrams {
 		if x.unheld() && (x.rx.slot < 0 || x.rx.slot > i && len(r.datagrams) == maxBuffers) {
 			d = x
@@ -178,8 +178,8 @@ func (r *receiver) replace(u *udpPort, i int) *datagram {
 	return d
 }
 
-func newDatagram(u *udpPort) *datagram {
-	d := &datagram{u: u}
+func newDatagram(u *Socket) *Datagram {
+	d := &Datagram{u: u}
 	d.rx.slot = -1
 	d.rx.iov.Base = &d.rx.buf[0]
 	d.rx.iov.SetLen(len(d.rx.buf))
@@ -188,36 +188,40 @@ func newDatagram(u *udpPort) *datagram {
 
 // parseHeader takes over what the kernel reports about a received message. It returns false
 // and counts the reason if this is no packet.
-func (d *datagram) parseHeader(m *mmsghdr) bool {
-	c := &d.u.counts
+func (d *Datagram) parseHeader(m *mmsghdr) bool {
+	raceSync()
+	c := &d.u.Counts
 	n := int(m.n)
 	switch {
 	case m.hdr.Flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0 || n > len(d.rx.buf):
-		c[udpRxTruncated].Add(1)
+		c[RxTruncated].Add(1)
 		return false
-	case n < minPacket:
-		c[udpRxShort].Add(1)
+	case n < MinPacket:
+		c[RxShort].Add(1)
 		return false
 	}
 	from, ok := parseSockaddr(&d.rx.name, m.hdr.Namelen)
 	if !ok {
-		c[udpRxFamily].Add(1)
+		c[RxFamily].Add(1)
 		return false
 	}
-	d.from, d.b, d.seg, d.tos, d.ttl = from, d.rx.buf[:n], n, 0, 0
+	d.From, d.b, d.seg, d.TOS, d.TTL = from, d.rx.buf[:n], n, 0, 0
 	if k := int(m.hdr.Controllen); k > 0 {
 		d.parseControl(d.rx.ctl[:min(k, len(d.rx.ctl))])
 	}
-	if d.seg < minPacket {
-		c[udpRxShort].Add(1)
+	if d.seg < MinPacket {
+		c[RxShort].Add(1)
 		return false
 	}
-	d.prefix = d.u.rx.prefix(d.u, &from)
+	d.Prefix = d.u.rx.prefix(d.u, &from)
+	if d.u.Tap != nil {
+		d.tapPackets()
+	}
 	return true
 }
 
 // parseControl reads the control data of a message. Unknown messages are skipped.
-func (d *datagram) parseControl(b []byte) {
+func (d *Datagram) parseControl(b []byte) {
 	for len(b) >= unix.SizeofCmsghdr {
 		level, name, data, rest := nextCmsg(b)
 		b = rest
@@ -228,9 +232,9 @@ func (d *datagram) parseControl(b []byte) {
 				d.seg = n
 			}
 		case level == unix.IPPROTO_IP && name == unix.IP_TOS, level == unix.IPPROTO_IPV6 && name == unix.IPV6_TCLASS:
-			d.tos = lowByte(data)
+			d.TOS = lowByte(data)
 		case level == unix.IPPROTO_IP && name == unix.IP_TTL, level == unix.IPPROTO_IPV6 && name == unix.IPV6_HOPLIMIT:
-			d.ttl = lowByte(data)
+			d.TTL = lowByte(data)
 		case level == unix.SOL_SOCKET && name == unix.SO_RXQ_OVFL && len(data) >= 4:
 			d.u.rx.overflowed(d.u, binary.NativeEndian.Uint32(data))
 		}
@@ -239,17 +243,17 @@ func (d *datagram) parseControl(b []byte) {
 
 // overflowed updates the drop counter from the kernel's count for this socket, which
 // wraps.
-func (r *receiver) overflowed(u *udpPort, n uint32) {
-	u.counts[udpRxOverflow].Add(uint64(n - r.overflow))
+func (r *receiver) overflowed(u *Socket, n uint32) {
+	u.Counts[RxOverflow].Add(uint64(n - r.overflow))
 	r.overflow = n
 }
 
 // prefix returns the ICRC prefix of a sender.
-func (r *receiver) prefix(u *udpPort, from *udpSource) wire.Prefix {
+func (r *receiver) prefix(u *Socket, from *Source) wire.Prefix {
 	h := (from.lo ^ from.hi ^ uint64(from.port)<<32) * 0x9e3779b97f4a7c15 >> 58
 	s := &r.sources[h]
 	if s.from != *from {
-		s.from, s.pre = *from, wire.NewPrefix(from.addrPort(), u.addr)
+		s.from, s.pre = *from, wire.NewPrefix(from.AddrPort(), u.Addr)
 	}
 	return s.pre
 }

@@ -1,4 +1,4 @@
-package soft
+package udp
 
 import (
 	"crypto/rand"
@@ -17,39 +17,40 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// The range of random ports, and how often openUDP tries another one.
+// The range of random ports, and how often Open tries another one.
 const (
 	firstPort = 0x8000
 	numPorts  = 0x4000
 	portTries = 256
 )
 
-// udpPort is a UDP socket bound to one address. It carries packets in the format of
+// Socket is a UDP socket bound to one address. It carries packets in the format of
 // RoCEv2.
 //
 // Concurrency: any goroutine may call segment and peer. The holder of the receive token
 // calls recv. close must not run concurrently with any of them.
-type udpPort struct {
-	fd           int
-	addr         netip.AddrPort
+type Socket struct {
+	FD           int
+	Addr         netip.AddrPort
 	zone         uint32      // scope id of a link-local address
-	gso          atomic.Bool // the kernel segments batches (UDP_SEGMENT)
+	GSO          atomic.Bool // the kernel segments batches (UDP_SEGMENT)
 	gro          bool        // the kernel delivers batches (UDP_GRO)
 	rcvbuf       int         // size of the receive buffer in bytes, by the kernel's account
-	unprivRcvbuf int         // the size that an unprivileged socket of this host gets for the same request
+	UnprivRcvbuf int         // the size that an unprivileged socket of this host gets for the same request
 	sndbuf       int
 	ttl          int // the system's default for sent packets
-	counts       udpCounts
+	Counts       Counts
 	batches      batchPool
-	tap          func(sent bool, h *wire.Network, packet []byte) // Config.Tap
-	_            ucs.Pad                                         // senders read the fields above, each receive writes those below
-	rx           receiver
+	// Tap sees the packets: sent ones right before, received ones right after. nil: none.
+	Tap func(sent bool, h *wire.Network, packet []byte)
+	_   ucs.Pad // senders read the fields above, each receive writes those below
+	rx  receiver
 }
 
-// openUDP binds a socket to addr, an address of this host. Port 0 means a random one.
+// Open binds a socket to addr, an address of this host. Port 0 means a random one.
 // rcvbuf is the requested size of the socket buffers in bytes, 0 for the system's
-// default. udpPort.rcvbuf is the granted size.
-func openUDP(addr netip.Addr, port uint16, rcvbuf int) (*udpPort, error) {
+// default. Socket.rcvbuf is the granted size.
+func Open(addr netip.Addr, port uint16, rcvbuf int) (*Socket, error) {
 	addr = addr.Unmap()
 	if !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() {
 		return nil, fmt.Errorf("open udp port on %v, which is not the address of an interface: %w", addr, ucs.ErrInvalid)
@@ -66,7 +67,7 @@ func openUDP(addr netip.Addr, port uint16, rcvbuf int) (*udpPort, error) {
 	if err != nil {
 		return nil, fmt.Errorf("udp socket: %w", err)
 	}
-	u := &udpPort{fd: fd, zone: zone}
+	u := &Socket{FD: fd, zone: zone}
 	if err := errors.Join(u.setOptions(family, rcvbuf), u.bind(addr, port)); err != nil {
 		return nil, errors.Join(fmt.Errorf("open udp port on %v: %w", addr, err), unix.Close(fd))
 	}
@@ -92,7 +93,7 @@ func zoneOf(a netip.Addr) (uint32, error) {
 // setOptions configures the socket. Path MTU discovery "probe" on an unconnected socket
 // has three effects. The kernel sends identification 0 and forbids fragments, as the
 // ICRC requires; and it reports a packet longer than the path MTU.
-func (u *udpPort) setOptions(family, rcvbuf int) error {
+func (u *Socket) setOptions(family, rcvbuf int) error {
 	type option struct{ level, name, value int }
 	must := []option{{unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE}}
 	if family == unix.AF_INET6 {
@@ -105,16 +106,16 @@ func (u *udpPort) setOptions(family, rcvbuf int) error {
 		}
 	}
 	for _, o := range must {
-		if err := unix.SetsockoptInt(u.fd, o.level, o.name, o.value); err != nil {
+		if err := unix.SetsockoptInt(u.FD, o.level, o.name, o.value); err != nil {
 			return fmt.Errorf("set socket option %d/%d: %w", o.level, o.name, err)
 		}
 	}
-	_, err := unix.GetsockoptInt(u.fd, unix.SOL_UDP, unix.UDP_SEGMENT)
-	u.gso.Store(err == nil)
-	u.gro = unix.SetsockoptInt(u.fd, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
+	_, err := unix.GetsockoptInt(u.FD, unix.SOL_UDP, unix.UDP_SEGMENT)
+	u.GSO.Store(err == nil)
+	u.gro = unix.SetsockoptInt(u.FD, unix.SOL_UDP, unix.UDP_GRO, 1) == nil
 	// The count of dropped datagrams is optional.
-	_ = unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
-	if u.unprivRcvbuf, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUF, rcvbuf); err != nil {
+	_ = unix.SetsockoptInt(u.FD, unix.SOL_SOCKET, unix.SO_RXQ_OVFL, 1)
+	if u.UnprivRcvbuf, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUF, rcvbuf); err != nil {
 		return err
 	}
 	if u.rcvbuf, err = u.setBuffer(unix.SO_RCVBUF, unix.SO_RCVBUFFORCE, rcvbuf); err != nil {
@@ -127,7 +128,7 @@ func (u *udpPort) setOptions(family, rcvbuf int) error {
 	if family == unix.AF_INET6 {
 		level, name = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS
 	}
-	if u.ttl, err = unix.GetsockoptInt(u.fd, level, name); err != nil {
+	if u.ttl, err = unix.GetsockoptInt(u.FD, level, name); err != nil {
 		return fmt.Errorf("read time to live: %w", err)
 	}
 	return nil
@@ -135,13 +136,13 @@ func (u *udpPort) setOptions(family, rcvbuf int) error {
 
 // setBuffer requests a buffer size, beyond the system's limit if that is permitted. It
 // returns the granted size.
-func (u *udpPort) setBuffer(opt, force, want int) (int, error) {
-	if want > 0 && unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, force, want) != nil {
-		if err := unix.SetsockoptInt(u.fd, unix.SOL_SOCKET, opt, want); err != nil {
+func (u *Socket) setBuffer(opt, force, want int) (int, error) {
+	if want > 0 && unix.SetsockoptInt(u.FD, unix.SOL_SOCKET, force, want) != nil {
+		if err := unix.SetsockoptInt(u.FD, unix.SOL_SOCKET, opt, want); err != nil {
 			return 0, fmt.Errorf("set socket buffer to %d: %w", want, err)
 		}
 	}
-	got, err := unix.GetsockoptInt(u.fd, unix.SOL_SOCKET, opt)
+	got, err := unix.GetsockoptInt(u.FD, unix.SOL_SOCKET, opt)
 	if err != nil {
 		return 0, fmt.Errorf("read socket buffer: %w", err)
 	}
@@ -149,7 +150,7 @@ func (u *udpPort) setBuffer(opt, force, want int) (int, error) {
 }
 
 // bind binds the socket to port, or to a random free one if port is 0.
-func (u *udpPort) bind(addr netip.Addr, port uint16) error {
+func (u *Socket) bind(addr netip.Addr, port uint16) error {
 	for try := 0; ; try++ {
 		p := port
 		if port == 0 {
@@ -159,9 +160,9 @@ func (u *udpPort) bind(addr netip.Addr, port uint16) error {
 			}
 			p = firstPort + binary.NativeEndian.Uint16(r[:])%numPorts
 		}
-		err := unix.Bind(u.fd, u.sockaddr(addr, p))
+		err := unix.Bind(u.FD, u.sockaddr(addr, p))
 		if err == nil {
-			u.addr = netip.AddrPortFrom(addr.WithZone(""), p)
+			u.Addr = netip.AddrPortFrom(addr.WithZone(""), p)
 			return nil
 		}
 		if port != 0 || try == portTries || !errors.Is(err, unix.EADDRINUSE) {
@@ -170,70 +171,70 @@ func (u *udpPort) bind(addr netip.Addr, port uint16) error {
 	}
 }
 
-func (u *udpPort) sockaddr(a netip.Addr, port uint16) unix.Sockaddr {
+func (u *Socket) sockaddr(a netip.Addr, port uint16) unix.Sockaddr {
 	if a.Is4() {
 		return &unix.SockaddrInet4{Port: int(port), Addr: a.As4()}
 	}
 	return &unix.SockaddrInet6{Port: int(port), ZoneId: u.zone, Addr: a.As16()}
 }
 
-// close closes the socket.
-func (u *udpPort) close() error {
-	if err := unix.Close(u.fd); err != nil {
-		return fmt.Errorf("close udp port %v: %w", u.addr, err)
+// Close closes the socket.
+func (u *Socket) Close() error {
+	if err := unix.Close(u.FD); err != nil {
+		return fmt.Errorf("close udp port %v: %w", u.Addr, err)
 	}
 	return nil
 }
 
-// lid returns the UDP port, which is the device's LID.
-func (u *udpPort) lid() uint16 { return u.addr.Port() }
+// LID returns the UDP port, which is the device's LID.
+func (u *Socket) LID() uint16 { return u.Addr.Port() }
 
-// gid returns the address as a GID.
-func (u *udpPort) gid() verbs.GID { return verbs.GIDOf(u.addr.Addr()) }
+// GID returns the address as a GID.
+func (u *Socket) GID() verbs.GID { return verbs.GIDOf(u.Addr.Addr()) }
 
-// enableClass enables the type of service and time to live of received datagrams, which
+// EnableClass enables the type of service and time to live of received datagrams, which
 // are 0 until then.
-func (u *udpPort) enableClass() error {
+func (u *Socket) EnableClass() error {
 	level, opts := unix.IPPROTO_IP, [2]int{unix.IP_RECVTOS, unix.IP_RECVTTL}
-	if u.addr.Addr().Is6() {
+	if u.Addr.Addr().Is6() {
 		level, opts = unix.IPPROTO_IPV6, [2]int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT}
 	}
 	for _, o := range opts {
-		if err := unix.SetsockoptInt(u.fd, level, o, 1); err != nil {
+		if err := unix.SetsockoptInt(u.FD, level, o, 1); err != nil {
 			return fmt.Errorf("enable type of service and time to live of received datagrams: %w", err)
 		}
 	}
 	return nil
 }
 
-// peer resolves a peer's address. lid is its port; 0 means rocePort, on which rxe and
+// Peer resolves a peer's address. lid is its port; 0 means RoCEPort, on which rxe and
 // hardware listen. They also send their responses to that port, so the device must be
 // on it.
-func (u *udpPort) peer(gid verbs.GID, lid uint16) (udpPeer, error) {
+func (u *Socket) Peer(gid verbs.GID, lid uint16) (Peer, error) {
 	a := gid.Addr()
-	if a.Is4() != u.addr.Addr().Is4() || a.IsUnspecified() {
-		return udpPeer{}, fmt.Errorf("peer %v from %v: %w", a, u.addr.Addr(), ucs.ErrUnreachable)
+	if a.Is4() != u.Addr.Addr().Is4() || a.IsUnspecified() {
+		return Peer{}, fmt.Errorf("peer %v from %v: %w", a, u.Addr.Addr(), ucs.ErrUnreachable)
 	}
 	port := lid
 	if lid == 0 {
-		port = rocePort
-		if u.addr.Port() != rocePort {
-			return udpPeer{}, fmt.Errorf("peer %v has LID 0 and responds to port %d, but the device is on %d: %w",
-				a, rocePort, u.addr.Port(), ucs.ErrInvalid)
+		port = RoCEPort
+		if u.Addr.Port() != RoCEPort {
+			return Peer{}, fmt.Errorf("peer %v has LID 0 and responds to port %d, but the device is on %d: %w",
+				a, RoCEPort, u.Addr.Port(), ucs.ErrInvalid)
 		}
 	}
 	to := netip.AddrPortFrom(a, port)
-	p := udpPeer{
-		src: sourceOf(to), prefix: wire.NewPrefix(u.addr, to),
+	p := Peer{
+		src: SourceOf(to), Prefix: wire.NewPrefix(u.Addr, to),
 	}
-	p.sockaddrLen = putSockaddr(&p.sockaddr, to, u.zone)
+	p.SockaddrLen = putSockaddr(&p.sockaddr, to, u.zone)
 	return p, nil
 }
 
-// setClass sets the type of service (traffic class) and time to live (hop limit) of
+// SetClass sets the type of service (traffic class) and time to live (hop limit) of
 // packets to p. 0 means the system's default. Other values cost control data on each
 // send.
-func (u *udpPort) setClass(p *udpPeer, tclass, hops uint8) {
+func (u *Socket) SetClass(p *Peer, tclass, hops uint8) {
 	if int(hops) == u.ttl {
 		hops = 0
 	}
@@ -260,7 +261,7 @@ func putSockaddr(b *[unix.SizeofSockaddrInet6]byte, a netip.AddrPort, zone uint3
 }
 
 // parseSockaddr decodes what putSockaddr encodes; ok is false for anything else.
-func parseSockaddr(b *[unix.SizeofSockaddrInet6]byte, n uint32) (s udpSource, ok bool) {
+func parseSockaddr(b *[unix.SizeofSockaddrInet6]byte, n uint32) (s Source, ok bool) {
 	s.port = binary.BigEndian.Uint16(b[2:])
 	switch family := binary.NativeEndian.Uint16(b[:]); {
 	case family == unix.AF_INET && n >= unix.SizeofSockaddrInet4:

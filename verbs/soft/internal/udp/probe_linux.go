@@ -1,4 +1,4 @@
-package soft
+package udp
 
 import (
 	"errors"
@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tryUDP makes each system call that sends or receives packets, over a socket pair, and
+// Probe makes each system call that sends or receives packets, over a socket pair, and
 // returns an error for the first that the system refuses. A sandbox may forbid a call
 // that is first made for a packet, and a refused packet looks like a lost one.
-func tryUDP() error {
+func Probe() error {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("socketpair: %w", err)

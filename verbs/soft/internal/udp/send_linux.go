@@ -1,4 +1,4 @@
-package soft
+package udp
 
 import (
 	"encoding/binary"
@@ -8,13 +8,13 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// send is sendMost for a caller that does not retry packets.
-func (t *segmentBatch) send() ucs.Status {
-	_, st := t.sendMost()
+// send is SendMost for a caller that does not retry packets.
+func (t *Batch) Send() ucs.Status {
+	_, st := t.SendMost()
 	return st
 }
 
-// sendMost sends the batch and releases it. On NoResource, n is the number of packets
+// SendMost sends the batch and releases it. On NoResource, n is the number of packets
 // that the socket accepted.
 //
 //   - OK: all were sent, or lost as on a network.
@@ -23,16 +23,16 @@ func (t *segmentBatch) send() ucs.Status {
 //   - Unreachable: none was sent; there is no route to the peer.
 //
 //hot:bench BenchmarkUDPPingPong
-func (t *segmentBatch) sendMost() (n int, st ucs.Status) {
+func (t *Batch) SendMost() (n int, st ucs.Status) {
 	raceSync()
 	t.flushBuf()
-	if t.u.tap != nil {
+	if t.u.Tap != nil {
 		t.tapPackets()
 	}
 	var errno unix.Errno
 	switch {
-	case t.count == 0:
-	case t.count == 1 || t.gso:
+	case t.Count == 0:
+	case t.Count == 1 || t.GSO:
 		if errno = t.sendOnce(); errno != 0 {
 			errno = t.retrySend(errno)
 		}
@@ -45,49 +45,49 @@ func (t *segmentBatch) sendMost() (n int, st ucs.Status) {
 	if t.niov > 1 {
 		clear(t.iov[:t.niov]) // drops the references to the payloads
 	}
-	t.peer = nil
+	t.Peer = nil
 	t.busy.Store(false)
 	return n, st
 }
 
 // sendOnce tries to send the batch as one message. For a single packet in one piece it
 // uses sendto, for which the kernel copies least.
-func (t *segmentBatch) sendOnce() unix.Errno {
-	if t.count == 1 && t.niov == 1 && t.peer.tclass|t.peer.ttl == 0 {
-		return rawSendto(t.u.fd, t.buf[:t.pos], &t.peer.sockaddr, t.peer.sockaddrLen)
+func (t *Batch) sendOnce() unix.Errno {
+	if t.Count == 1 && t.niov == 1 && t.Peer.tclass|t.Peer.ttl == 0 {
+		return rawSendto(t.u.FD, t.Buf[:t.Pos], &t.Peer.sockaddr, t.Peer.SockaddrLen)
 	}
 	t.fillHeader(&t.msg, t.iov[:t.niov])
-	return rawSendmsg(t.u.fd, &t.msg)
+	return rawSendmsg(t.u.FD, &t.msg)
 }
 
 // fillHeader fills a message header for the pieces iov.
-func (t *segmentBatch) fillHeader(m *unix.Msghdr, iov []unix.Iovec) {
-	m.Name, m.Namelen = &t.peer.sockaddr[0], uint32(t.peer.sockaddrLen)
+func (t *Batch) fillHeader(m *unix.Msghdr, iov []unix.Iovec) {
+	m.Name, m.Namelen = &t.Peer.sockaddr[0], uint32(t.Peer.SockaddrLen)
 	m.Iov = &iov[0]
 	m.SetIovlen(len(iov))
 	m.Control = nil
 	m.SetControllen(0)
-	if t.count > 1 && t.gso || t.peer.tclass|t.peer.ttl != 0 {
+	if t.Count > 1 && t.GSO || t.Peer.tclass|t.Peer.ttl != 0 {
 		m.Control = &t.ctl[0]
 		m.SetControllen(t.buildControl())
 	}
 }
 
 // buildControl writes the control data of a message and returns its length.
-func (t *segmentBatch) buildControl() int {
+func (t *Batch) buildControl() int {
 	b := t.ctl[:0]
-	if t.count > 1 && t.gso {
+	if t.Count > 1 && t.GSO {
 		b = putCmsg(b, unix.SOL_UDP, unix.UDP_SEGMENT, 2)
 		binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], uint16(t.segLen))
 	}
 	level, tos, ttl := unix.IPPROTO_IP, unix.IP_TOS, unix.IP_TTL
-	if t.peer.sockaddrLen != unix.SizeofSockaddrInet4 {
+	if t.Peer.SockaddrLen != unix.SizeofSockaddrInet4 {
 		level, tos, ttl = unix.IPPROTO_IPV6, unix.IPV6_TCLASS, unix.IPV6_HOPLIMIT
 	}
 	for _, c := range [2]struct {
 		name  int
 		value uint8
-	}{{tos, t.peer.tclass}, {ttl, t.peer.ttl}} {
+	}{{tos, t.Peer.tclass}, {ttl, t.Peer.ttl}} {
 		if c.value != 0 {
 			at := len(b)
 			b = putCmsg(b, level, c.name, 4)
@@ -101,12 +101,12 @@ func (t *segmentBatch) buildControl() int {
 // an ICMP error of an earlier packet. It tries at most twice.
 //
 //go:noinline
-func (t *segmentBatch) retrySend(errno unix.Errno) unix.Errno {
+func (t *Batch) retrySend(errno unix.Errno) unix.Errno {
 	for range 2 {
 		switch errno {
 		case unix.EINTR:
 		case unix.ECONNREFUSED:
-			t.u.counts[udpTxRefused].Add(1)
+			t.u.Counts[TxRefused].Add(1)
 		default:
 			return errno
 		}
@@ -119,15 +119,15 @@ func (t *segmentBatch) retrySend(errno unix.Errno) unix.Errno {
 
 // sendSingles sends each packet as a message of its own. It returns how many the socket
 // accepted; the error is why it did not accept the next one.
-func (t *segmentBatch) sendSingles() (done int, errno unix.Errno) {
+func (t *Batch) sendSingles() (done int, errno unix.Errno) {
 	from := 0
-	for i := range t.count {
+	for i := range t.Count {
 		end := int(t.iovEnds[i])
 		t.fillHeader(&t.msgs[i].hdr, t.iov[from:end])
 		from = end
 	}
-	for tries := 0; done < t.count; {
-		n, errno := rawSendmmsg(t.u.fd, t.msgs[done:t.count])
+	for tries := 0; done < t.Count; {
+		n, errno := rawSendmmsg(t.u.FD, t.msgs[done:t.Count])
 		switch {
 		case errno == 0:
 			done += n
@@ -136,7 +136,7 @@ func (t *segmentBatch) sendSingles() (done int, errno unix.Errno) {
 		case done == 0 || noRoom(errno):
 			return done, errno
 		default: // do not retransmit the accepted packets
-			t.u.counts[udpTxLost].Add(uint64(t.count - done))
+			t.u.Counts[TxLost].Add(uint64(t.Count - done))
 			return done, 0
 		}
 	}
@@ -151,30 +151,30 @@ func noRoom(errno unix.Errno) bool {
 // sendStatus counts an error and returns the status for it.
 //
 //go:noinline
-func (t *segmentBatch) sendStatus(errno unix.Errno) ucs.Status {
-	c := &t.u.counts
+func (t *Batch) sendStatus(errno unix.Errno) ucs.Status {
+	c := &t.u.Counts
 	if noRoom(errno) {
-		c[udpTxAgain].Add(1)
+		c[TxAgain].Add(1)
 		return ucs.NoResource
 	}
 	switch errno {
 	case unix.EMSGSIZE:
-		c[udpTxTooLong].Add(1)
+		c[TxTooLong].Add(1)
 		return ucs.TooLong
 	case unix.EIO:
 		// The outgoing interface cannot segment; later batches are sent as single
 		// packets. The ICRCs of this one cover the identifications of a batch, so it is
 		// lost.
-		c[udpTxUnsegmented].Add(1)
-		t.u.gso.Store(false)
-		c[udpTxLost].Add(uint64(t.count))
+		c[TxUnsegmented].Add(1)
+		t.u.GSO.Store(false)
+		c[TxLost].Add(uint64(t.Count))
 		return ucs.OK
 	case unix.ECONNREFUSED:
-		c[udpTxRefused].Add(1)
-		c[udpTxLost].Add(uint64(t.count))
+		c[TxRefused].Add(1)
+		c[TxLost].Add(uint64(t.Count))
 		return ucs.OK
 	default:
-		c[udpTxUnreachable].Add(1)
+		c[TxUnreachable].Add(1)
 		return ucs.Unreachable
 	}
 }

@@ -1,11 +1,13 @@
 //go:build linux
 
-package soft
+package udp
 
 import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/goucx/goucx/verbs/wire"
 )
 
 // The sockets are nonblocking, so these calls use RawSyscall and do not notify the
@@ -51,4 +53,33 @@ func rawRecvmmsg(fd int, ms []mmsghdr) (int, unix.Errno) {
 	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(ms))),
 		uintptr(len(ms)), unix.MSG_DONTWAIT, 0, 0)
 	return int(n), errno
+}
+
+// tapPackets passes the packets of a segment batch to Socket.Tap, assembled from their
+// pieces.
+//
+//go:noinline
+func (t *Batch) tapPackets() {
+	h := wire.Network{Src: t.u.Addr, Dst: t.Peer.src.AddrPort(), TOS: t.Peer.tclass, TTL: t.Peer.ttl}
+	if h.TTL == 0 {
+		h.TTL = DefaultTTL
+	}
+	all := make([]byte, 0, t.Total)
+	from := 0
+	for i := range t.Count {
+		end, n := t.niov, t.segLen
+		if t.GSO {
+			h.ID = uint16(i)
+		} else {
+			end, n = int(t.iovEnds[i]), t.Total
+		}
+		for ; from < end; from++ {
+			v := &t.iov[from]
+			// Each element is a Go slice, added by piece with its length.
+			all = append(all, unsafe.Slice(v.Base, int(v.Len))...)
+		}
+		n = min(n, len(all))
+		t.u.Tap(true, &h, all[:n])
+		all = all[n:]
+	}
 }

@@ -1,0 +1,108 @@
+//go:build !linux
+
+package udp
+
+import (
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
+)
+
+// Stubs for systems without the UDP link; the _linux files document them. Open always
+// fails, so no method is reached on a real object.
+
+// Socket is a stub.
+type Socket struct {
+	FD           int
+	Addr         netip.AddrPort
+	GSO          atomic.Bool
+	UnprivRcvbuf int
+	Counts       Counts
+	Tap          func(sent bool, h *wire.Network, packet []byte)
+}
+
+// Batch is a stub.
+type Batch struct {
+	Peer              *Peer
+	GSO, Closed       bool
+	Count, Total, Pos int
+	Buf               [1]byte
+}
+
+type rxBuffer struct{}
+
+// Poller is a stub.
+type Poller struct{}
+
+// Open is a stub.
+func Open(addr netip.Addr, _ uint16, _ int) (*Socket, error) {
+	return nil, fmt.Errorf("open udp port on %v: %w", addr, ucs.ErrUnsupported)
+}
+
+// Probe is a stub.
+func Probe() error { return ucs.ErrUnsupported }
+
+// Close is a stub.
+func (u *Socket) Close() error { return nil }
+
+// LID is a stub.
+func (u *Socket) LID() uint16 { return 0 }
+
+// GID is a stub.
+func (u *Socket) GID() verbs.GID { return verbs.GID{} }
+
+// EnableClass is a stub.
+func (u *Socket) EnableClass() error { return ucs.ErrUnsupported }
+
+// SetClass is a stub.
+func (u *Socket) SetClass(*Peer, uint8, uint8) {}
+
+// Peer is a stub.
+func (u *Socket) Peer(verbs.GID, uint16) (Peer, error) { return Peer{}, ucs.ErrUnsupported }
+
+// Begin is a stub.
+func (u *Socket) Begin(*Peer) *Batch { return &Batch{} }
+
+// Recv is a stub.
+func (u *Socket) Recv() []*Datagram { return nil }
+
+// NewPoller is a stub.
+func (u *Socket) NewPoller() (*Poller, error) { return nil, ucs.ErrUnsupported }
+
+// Reserve is a stub.
+func (t *Batch) Reserve(int) []byte { return nil }
+
+// Seal is a stub.
+func (t *Batch) Seal(int) {}
+
+// SealByRef is a stub.
+func (t *Batch) SealByRef(int, int, [][]byte, int) {}
+
+// Send is a stub.
+func (t *Batch) Send() ucs.Status { return ucs.Unsupported }
+
+// SendMost is a stub.
+func (t *Batch) SendMost() (int, ucs.Status) { return 0, ucs.Unsupported }
+
+// AddSocket is a stub.
+func (p *Poller) AddSocket() error { return ucs.ErrUnsupported }
+
+// RemoveSocket is a stub.
+func (p *Poller) RemoveSocket() {}
+
+// SetDeadline is a stub.
+func (p *Poller) SetDeadline(time.Duration) {}
+
+// Wake is a stub.
+func (p *Poller) Wake() {}
+
+// Wait is a stub.
+func (p *Poller) Wait() {}
+
+// Close is a stub.
+func (p *Poller) Close() error { return nil }
