@@ -68,23 +68,15 @@ func inCallback() bool {
 	var pcs [64]uintptr
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs[:])
-		if hasCallbackFrame(pcs[:n]) {
-			return true
+		frames := runtime.CallersFrames(pcs[:n])
+		for more := n > 0; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
+				return true
+			}
 		}
 		if n < len(pcs) {
-			return false
-		}
-	}
-}
-
-func hasCallbackFrame(pcs []uintptr) bool {
-	frames := runtime.CallersFrames(pcs)
-	for {
-		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
-			return true
-		}
-		if !more {
 			return false
 		}
 	}
@@ -117,16 +109,6 @@ func (w *thread) callAM(h AMHandler) {
 	if race.Enabled {
 		m.poison()
 	}
-}
-
-// closeAfterFlush is for an Endpoint.Close called in a handler, which cannot wait for flush
-// r. It arranges that endpoint e is closed when r completes, and reports whether it did
-// so.
-func (w *thread) closeAfterFlush(r Request, e Endpoint) bool {
-	w.lock()
-	handling := w.mayWait() != nil
-	w.unlock()
-	return handling && r.Notify(w.am.closeEndpoint, e.id)
 }
 
 // stuckWorkers returns the workers of x that must stay open, each with the reason. Inside a

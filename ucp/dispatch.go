@@ -62,8 +62,18 @@ func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 		wi.handleGetReply(rx, d.Header, data)
 	case wire.Reply:
 		wi.handleReply(rx, d.Header, data)
-	case wire.User, wire.UserFirst, wire.UserRTS:
-		return wi.handleUser(rx, d, data)
+	case wire.User:
+		if wi.w.t.budget.exhausted {
+			wi.w.t.requestRndvOnly(rx)
+		}
+		return wi.handleUserSlow(d, data)
+	case wire.UserFirst:
+		if wi.w.t.budget.exhausted {
+			wi.w.t.requestRndvOnly(rx)
+		}
+		wi.handleUserFirst(rx, d.Header, data)
+	case wire.UserRTS:
+		wi.handleUserRTS(rx, d.Header, data)
 	default:
 		wi.protocolError(rx)
 	}

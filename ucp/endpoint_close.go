@@ -32,7 +32,10 @@ func (e Endpoint) Close() error {
 	var err error
 	if alive {
 		r := e.Flush()
-		if w.closeAfterFlush(r, e) {
+		w.lock()
+		inHandler := w.mayWait() != nil
+		w.unlock()
+		if inHandler && r.Notify(w.am.closeEndpoint, e.id) { // a handler cannot wait for the flush
 			return nil
 		}
 		_, err = w.waitBounded(r)

@@ -112,8 +112,13 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 			continue
 		}
 		s := &w.slab.Slots[k]
-		if s.Parts > 1 || posting(s) {
-			w.partEnded(k, e.Status)
+		t := request.As[rmaOp](s)
+		posting := (s.Op == request.Put || s.Op == request.Get) && t.off < t.length
+		if s.Parts > 1 || posting {
+			s.Parts--
+			if s.Status == ucs.OK {
+				s.Status = e.Status
+			}
 			continue
 		}
 		s.Parts = 0

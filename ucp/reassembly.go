@@ -80,31 +80,20 @@ func (w *thread) addFragment(rx *rxConn, data []byte) {
 			copy(b[rx.got:], data)
 		}
 	case reasmPool, reasmHandler:
-		w.growChunk(rx, rx.got+uint64(len(data)))
+		old := w.pool.Bytes(rx.chunk)
+		if n := rx.got + uint64(len(data)); n > uint64(len(old)) { // the memory doubles up to the length of the message
+			c := w.allocBudgeted(int(min(rx.total, max(n, 2*uint64(len(old))))))
+			copy(w.pool.Bytes(c), old[:rx.got])
+			w.freeBudgeted(rx.chunk)
+			rx.chunk = c
+		}
 		copy(w.pool.Bytes(rx.chunk)[rx.got:], data)
 	default:
 	}
 	rx.got += uint64(len(data))
-	if rx.got == rx.total {
-		w.messageComplete(rx)
-	}
-}
-
-// growChunk makes room for n bytes. The memory doubles up to the length of the
-// message.
-func (w *thread) growChunk(rx *rxConn, n uint64) {
-	old := w.pool.Bytes(rx.chunk)
-	if n <= uint64(len(old)) {
+	if rx.got < rx.total {
 		return
 	}
-	c := w.allocBudgeted(int(min(rx.total, max(n, 2*uint64(len(old))))))
-	copy(w.pool.Bytes(c), old[:rx.got])
-	w.freeBudgeted(rx.chunk)
-	rx.chunk = c
-}
-
-// messageComplete completes the message of s.
-func (w *thread) messageComplete(rx *rxConn) {
 	into := rx.into
 	rx.into = reasmNone
 	switch into {
@@ -118,17 +107,13 @@ func (w *thread) messageComplete(rx *rxConn) {
 		u := &w.unexpected[rx.unexpID]
 		u.kind, u.rx, u.chunk = unexpWhole, 0, rx.chunk
 	case reasmHandler:
-		w.userReassembled(rx)
+		c := rx.chunk
+		b := w.pool.Bytes(c)[:rx.total:rx.total]
+		if !w.dispatch(rx, rx.tag, b, amStorage{kind: storagePool, chunk: c}) {
+			w.freeBudgeted(c)
+		}
 	default:
 	}
-}
-
-// matchPartial matches the message that is being reassembled from s with the receive in
-// slot i.
-func (w *thread) matchPartial(i uint32, rx *rxConn) {
-	copy(w.slab.Bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
-	w.freeBudgeted(rx.chunk)
-	w.reassembleInto(rx, i)
 }
 
 // dropPartial ends the message that is being reassembled from s, if any. Its receive completes
@@ -145,12 +130,5 @@ func (w *thread) dropPartial(rx *rxConn, st ucs.Status) {
 	case reasmHandler:
 		w.freeBudgeted(rx.chunk)
 	default:
-	}
-}
-
-// setRecvErr records reason as the error of the receive that s's message goes to.
-func (w *thread) setRecvErr(rx *rxConn, reason error) {
-	if rx.into == reasmRecv {
-		w.saveErr(rx.recvSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
 	}
 }

@@ -188,8 +188,14 @@ func (k *RemoteKey) openFast() {
 	if l := k.atomic; l != nil && (l.emulKey == 0 || l.emulOnly) { // otherwise each atomic has to choose between transport and emulation
 		k.amo, k.amoKey = k.endpoint(l), l.rkey
 	}
-	if !rowKeyResolve.Get(k.t.ctx.settings) {
-		k.openPerOp()
+	if rowKeyResolve.Get(k.t.ctx.settings) {
+		return
+	}
+	if k.rma != nil && !k.rma.emulOnly {
+		k.ep = k.perOp(k.rma)
+	}
+	if k.atomic != nil && k.atomic.emulKey == 0 {
+		k.amo = k.perOp(k.atomic)
 	}
 }
 
@@ -199,16 +205,6 @@ func (k *RemoteKey) endpoint(l *keyLane) uct.Endpoint {
 		return k.t.lanes[l.lane].emul
 	}
 	return k.t.lanes[l.lane].ep
-}
-
-// openPerOp makes the fast paths resolve the key at each operation.
-func (k *RemoteKey) openPerOp() {
-	if k.rma != nil && !k.rma.emulOnly {
-		k.ep = k.perOp(k.rma)
-	}
-	if k.atomic != nil && k.atomic.emulKey == 0 {
-		k.amo = k.perOp(k.atomic)
-	}
 }
 
 // closeFast closes the fast paths: each call takes the slow path then.
@@ -277,7 +273,7 @@ func (k *RemoteKey) Close() error {
 	}
 	f := flush{w: w}
 	for _, l := range k.lanes() {
-		if w.keyInUse(l) {
+		if w.anyTransfer(l.lane, l.has) { // an operation in progress, or a pending one, uses l's key
 			f.addLane(l.lane)
 		}
 	}
@@ -310,17 +306,6 @@ func (k *RemoteKey) release() {
 			k.t.releaseLane(l.lane)
 		}
 	}
-}
-
-// keyInUse reports whether an operation in progress, or a pending one, uses l's key.
-func (w *thread) keyInUse(l *keyLane) bool {
-	for i := range w.slab.Slots {
-		s := &w.slab.Slots[i]
-		if transfersBy(s, l.lane) && l.has(s) {
-			return true
-		}
-	}
-	return false
 }
 
 // usable returns OK, or the status with which an operation on k is refused.

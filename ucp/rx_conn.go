@@ -207,7 +207,9 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 
 // failRxConn fails the messages and the data that were expected from s.
 func (w *thread) failRxConn(rx *rxConn, reason error) {
-	w.setRecvErr(rx, reason)
+	if rx.into == reasmRecv {
+		w.saveErr(rx.recvSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
+	}
 	w.dropPartial(rx, ucs.PeerFailed)
 	w.failRendezvous(rx, reason)
 }

@@ -183,7 +183,10 @@ func (w *thread) deliverUnexpected(i, id uint32) {
 	w.freeUnexpected(id)
 	switch u.kind {
 	case unexpPartial:
-		w.matchPartial(i, w.rxConns[u.rx])
+		rx := w.rxConns[u.rx]
+		copy(w.slab.Bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
+		w.freeBudgeted(rx.chunk)
+		w.reassembleInto(rx, i)
 	case unexpRTS:
 		rx := w.rxConns[u.rx]
 		rx.pendingReplies--
