@@ -103,10 +103,6 @@ type amState struct {
 	multi         bool       // the worker's mode is ThreadMulti
 	closeEndpoint NotifyFunc // closes the endpoint in the cookie
 
-	// failureCalls holds the pending calls of OnFailure. They run after each callback, so
-	// it is in the state that handlers check.
-	failureCalls []failureCall
-
 	vec      [1]uct.Vec // of the message being sent by AMZcopy
 	retainer retainer
 	prefetch prefetchQueue
@@ -125,7 +121,7 @@ func (a *amState) init(w *thread, multi bool) {
 		a.handlers[i] = &noHandlers
 	}
 	a.m.w = w
-	a.m.From = w.closedEndpoint()
+	a.m.From = Endpoint{w, 0}
 	a.multi = multi
 	a.closeEndpoint = func(c Completion) { _ = Endpoint{w, c.Cookie}.closeNow(ErrClosed) }
 	a.retainer.w = w
@@ -151,17 +147,17 @@ func (a *amState) handler(word uint64) AMHandler {
 	return a.handlers[uint8(word>>8)][uint8(word)]
 }
 
-// unknownAM counts a message without a handler. It logs the first one of each id.
+// dropUnknown counts a message without a handler. It logs the first one of each id.
 //
 //go:noinline
-func (w *thread) unknownAM(id AMID) {
+func (a *amState) dropUnknown(w *thread, id AMID) {
 	w.count.Inc(cntUnhandled)
-	if _, logged := w.am.unknown[id]; logged {
+	if _, logged := a.unknown[id]; logged {
 		return
 	}
-	if w.am.unknown == nil {
-		w.am.unknown = make(map[AMID]struct{})
+	if a.unknown == nil {
+		a.unknown = make(map[AMID]struct{})
 	}
-	w.am.unknown[id] = struct{}{}
+	a.unknown[id] = struct{}{}
 	w.ctx.log.Warn("active messages dropped: no handler", zap.Uint16("id", uint16(id)))
 }

@@ -35,7 +35,7 @@ func (w *thread) mayWait() error {
 // distinguishes the two. The caller holds the lock.
 func (w *thread) outsideCallbacks() error {
 	switch {
-	case !w.am.inHandler && !w.inCallbacks:
+	case !w.am.inHandler && !w.callbacks.running:
 		return nil
 	case inCallback():
 		return errInHandler
@@ -53,13 +53,13 @@ func (w *Worker) mayClose() error {
 	if err := w.t.outsideCallbacks(); err != nil {
 		return err
 	}
-	if !w.t.am.multi || !w.t.owner.held || !w.t.am.inHandler && !w.t.inCallbacks {
+	if !w.t.am.multi || w.t.owner.state == ownerNone || !w.t.am.inHandler && !w.t.callbacks.running {
 		return nil
 	}
 	if !w.t.acquireProgress() {
 		return errCallbackRuns
 	}
-	w.t.transferProgress()
+	w.t.owner.transfer(&w.t.slab)
 	return nil
 }
 
@@ -68,15 +68,23 @@ func inCallback() bool {
 	var pcs [64]uintptr
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs[:])
-		frames := runtime.CallersFrames(pcs[:n])
-		for more := n > 0; more; {
-			var f runtime.Frame
-			f, more = frames.Next()
-			if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
-				return true
-			}
+		if hasCallbackFrame(pcs[:n]) {
+			return true
 		}
 		if n < len(pcs) {
+			return false
+		}
+	}
+}
+
+func hasCallbackFrame(pcs []uintptr) bool {
+	frames := runtime.CallersFrames(pcs)
+	for {
+		f, more := frames.Next()
+		if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
+			return true
+		}
+		if !more {
 			return false
 		}
 	}
@@ -99,7 +107,7 @@ func (w *thread) callAM(h AMHandler) {
 	w.unlockForCallback()
 	h(m)
 	w.relockAfterCallback()
-	if len(w.am.failureCalls) > 0 {
+	if len(w.callbacks.failures) > 0 {
 		w.runFailureCalls()
 	}
 	w.am.inHandler = false

@@ -48,7 +48,7 @@ func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
 	m.ID, m.Data, m.Len = AMID(d.Header), data, len(data)
 	w.am.inHandler, w.locked = true, true
 	h(m)
-	if len(w.am.failureCalls) > 0 {
+	if len(w.callbacks.failures) > 0 {
 		w.runFailureCalls()
 	}
 	w.am.inHandler, w.locked = false, false
@@ -57,6 +57,23 @@ func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
 	}
 	if race.Enabled {
 		m.poison()
+	}
+	return false
+}
+
+// handleUser receives a whole active message, a first fragment or an RTS that the fast
+// path does not handle. It reports whether the message's memory is retained.
+func (wi *workerIface) handleUser(rx *rxConn, d *uct.Desc, data []byte) bool {
+	if wi.w.t.matching.budget.exhausted && d.ID != wire.UserRTS {
+		rx.requestRndvOnly()
+	}
+	switch d.ID {
+	case wire.User:
+		return wi.handleUserSlow(d, data)
+	case wire.UserFirst:
+		wi.handleUserFirst(rx, d.Header, data)
+	default:
+		wi.handleUserRTS(rx, d.Header, data)
 	}
 	return false
 }
@@ -98,7 +115,7 @@ func (wi *workerIface) validWord(rx *rxConn, word uint64, n int) bool {
 func (w *thread) dispatch(rx *rxConn, word uint64, b []byte, place amStorage) bool {
 	h := w.am.handler(word)
 	if h == nil {
-		w.unknownAM(AMID(word))
+		w.am.dropUnknown(w, AMID(word))
 		return false
 	}
 	n := wire.WordHeaderLen(word)
@@ -106,7 +123,7 @@ func (w *thread) dispatch(rx *rxConn, word uint64, b []byte, place amStorage) bo
 	m.ID, m.Len = AMID(word), len(b)-n
 	m.Header, m.Data, m.storage = b[:n:n], b[n:], place
 	if word&wire.WordReply != 0 {
-		m.From = w.fromEndpoint(rx)
+		m.From = rx.fromEndpoint()
 	}
 	w.callAM(h)
 	return m.reset()
@@ -116,7 +133,9 @@ func (w *thread) dispatch(rx *rxConn, word uint64, b []byte, place amStorage) bo
 // handler called Retain.
 func (m *AM) reset() bool {
 	kept := m.retained != nil
-	m.Header, m.From, m.Rendezvous = nil, m.w.closedEndpoint(), false
+	// From is a closed endpoint if the sender did not set WantReply. So a handler that replies
+	// to it gets ErrClosed and does not crash.
+	m.Header, m.From, m.Rendezvous = nil, Endpoint{m.w, 0}, false
 	m.storage, m.retained = amStorage{}, nil
 	return kept
 }
@@ -147,23 +166,34 @@ func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
 	rx.total, rx.got, rx.tag = n+uint64(h), 0, head
 	rx.fragSeq++
 	if w.am.handler(head) == nil {
-		w.unknownAM(AMID(head))
+		w.am.dropUnknown(w, AMID(head))
 		rx.into = reasmDiscard
 	} else {
 		rx.into = reasmHandler
 		rx.chunk = w.allocBudgeted(int(min(rx.total, maxPrealloc)))
 	}
-	w.addFragment(rx, data)
+	rx.addFragment(data)
+}
+
+// userReassembled runs the handler of the message that s has reassembled.
+func (rx *rxConn) userReassembled() {
+	w := rx.w
+	c := rx.chunk
+	b := w.pool.Bytes(c)[:rx.total:rx.total]
+	if !w.dispatch(rx, rx.tag, b, amStorage{kind: storagePool, chunk: c}) {
+		w.freeBudgeted(c)
+	}
 }
 
 // fromEndpoint returns the endpoint by which handlers reply to the sender of s. There is one
 // per peer. If it has failed or was closed, fromEndpoint creates a new one.
-func (w *thread) fromEndpoint(rx *rxConn) Endpoint {
+func (rx *rxConn) fromEndpoint() Endpoint {
+	w := rx.w
 	e := Endpoint{w, rx.fromEp}
-	if w.usable(e) {
+	if e.usable() {
 		return e
 	}
-	if e.id = w.am.fromEps[rx.peer]; !w.usable(e) {
+	if e.id = w.am.fromEps[rx.peer]; !e.usable() {
 		w.peers.Retain(rx.peer)
 		e = w.handle(w.newEpSlot(rx.peer))
 		if w.am.fromEps == nil {
@@ -175,14 +205,10 @@ func (w *thread) fromEndpoint(rx *rxConn) Endpoint {
 	return e
 }
 
-// closedEndpoint returns the From of a message whose sender did not set WantReply. It is a
-// closed endpoint, so a handler that replies to it gets ErrClosed and does not crash.
-func (w *thread) closedEndpoint() Endpoint { return Endpoint{w, 0} }
-
 // usable reports whether e is open and has not failed.
-func (w *thread) usable(e Endpoint) bool {
-	k := w.endpoint(e)
-	return k != 0 && w.eps[k].status == ucs.OK
+func (e Endpoint) usable() bool {
+	k := e.t.endpoint(e)
+	return k != 0 && e.t.eps[k].status == ucs.OK
 }
 
 // dropFromEndpoint removes the reply endpoint to peer if it has failed. It frees the endpoint

@@ -71,33 +71,35 @@ func (m *AM) Retain() RetainedAM {
 	if r == nil {
 		r = w.am.retainer.alloc()
 		r.n, r.storage = m.Len, m.storage
-		r.header, r.data = m.Header, m.Data
-		if k := r.storage.kind; k == storageTransient || k == storageSender { // the bytes are valid during the handler only
-			h, n := len(m.Header), len(m.Header)+len(m.Data)
-			r.storage.chunk = w.allocBudgeted(n)
-			b := w.pool.Bytes(r.storage.chunk)[:n:n]
-			copy(b, m.Header)
-			copy(b[h:], m.Data)
-			r.header = b[:h:h]
-			if m.Data != nil {
-				r.data = b[h:]
-			}
-		}
-		switch r.storage.kind {
-		case storageTransient:
-			r.storage.kind = storagePool
-		case storageSender: // it waits for a reply
-			r.storage.rx.pendingReplies++
-			r.prevRndv, r.nextRndv = nil, w.am.retainer.rndvs
-			if r.nextRndv != nil {
-				r.nextRndv.prevRndv = r
-			}
-			w.am.retainer.rndvs = r
-		default:
+		r.fill(w, m.Header, m.Data)
+		if r.storage.kind == storageSender {
+			w.am.retainer.addRndv(r)
 		}
 		m.retained = r
 	}
 	return RetainedAM{r, r.gen.Load()}
+}
+
+// fill sets the bytes of r. It copies them if they are valid during the handler
+// only.
+func (r *retainedMsg) fill(w *thread, header, data []byte) {
+	h, n := len(header), len(header)+len(data)
+	switch r.storage.kind {
+	case storageTransient, storageSender:
+		if r.storage.kind == storageTransient {
+			r.storage.kind = storagePool
+		}
+		r.storage.chunk = w.allocBudgeted(n)
+		b := w.pool.Bytes(r.storage.chunk)[:n:n]
+		copy(b, header)
+		copy(b[h:], data)
+		header = b[:h:h]
+		if data != nil {
+			data = b[h:]
+		}
+	default:
+	}
+	r.header, r.data = header, data
 }
 
 // rec returns the record, nil if k was released.
@@ -178,11 +180,11 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 		w.deliver(i, 0, r.data)
 		w.slab.Bufs[i] = nil
 	case source == nil:
-		w.saveErr(i, &OpError{Op: request.AMRecv.String(), Err: r.err})
+		w.slab.saveErr(i, &OpError{Op: request.AMRecv.String(), Err: r.err})
 		w.end(i, r.status)
 	default:
 		w.am.retainer.removeRndv(r)
-		w.requestData(source, i, id, uint64(r.n))
+		source.requestData(i, id, uint64(r.n))
 	}
 	w.am.retainer.recycle(r)
 	return req
@@ -208,7 +210,7 @@ func (k RetainedAM) Refuse(reason error) {
 			text = reason.Error()
 		}
 		w.am.retainer.removeRndv(r)
-		w.reject(rx, r.storage.id, ucs.Rejected, text)
+		rx.reject(r.storage.id, ucs.Rejected, text)
 	}
 	w.am.retainer.recycle(r)
 }
@@ -220,8 +222,18 @@ func (k RetainedAM) claim() bool {
 		return true
 	}
 	k.r.w.am.retainer.doubleReleases.Add(1)
-	k.r.w.signal() // the owner adds it to the counter
+	k.r.w.polling.signal() // the owner adds it to the counter
 	return false
+}
+
+// addRndv adds r to offers. Its sender waits for a reply.
+func (a *retainer) addRndv(r *retainedMsg) {
+	r.storage.rx.pendingReplies++
+	r.prevRndv, r.nextRndv = nil, a.rndvs
+	if a.rndvs != nil {
+		a.rndvs.prevRndv = r
+	}
+	a.rndvs = r
 }
 
 // removeRndv removes r from offers. Its sender needs no reply any more.
@@ -239,35 +251,28 @@ func (a *retainer) removeRndv(r *retainedMsg) {
 	r.prevRndv, r.nextRndv = nil, nil
 }
 
-// endRndvs marks the message that the peer announced as id, or all of its messages, as not coming
-// any more. It reports whether there is one.
-func (a *retainer) endRndvs(rx *rxConn, id uint64, all bool, err error, st ucs.Status) (found bool) {
-	for r := a.rndvs; r != nil; {
-		next := r.nextRndv
-		if r.storage.rx == rx && (all || r.storage.id == id) {
+// cancelRndv marks the message that s announced as id and canceled. It returns false if
+// no such message is retained.
+func (a *retainer) cancelRndv(rx *rxConn, id uint64) bool {
+	for r := a.rndvs; r != nil; r = r.nextRndv {
+		if r.storage.rx == rx && r.storage.id == id {
 			a.removeRndv(r)
-			r.err, r.status = err, st
-			found = true
+			r.err, r.status = ErrCanceled, ucs.Canceled
+			return true
 		}
-		r = next
 	}
-	return found
+	return false
 }
 
-// rejectRndvs rejects the retained messages and those to be fetched, because the
-// worker closes.
-func (w *thread) rejectRndvs() {
-	for w.am.retainer.rndvs != nil {
-		r := w.am.retainer.rndvs
-		rx, id := r.storage.rx, r.storage.id
-		w.am.retainer.removeRndv(r)
-		r.err, r.status = ErrClosed, ucs.Closed
-		w.reject(rx, id, ucs.Rejected, "its worker closes")
-	}
-	for len(w.am.prefetch.queued) > 0 {
-		a := w.am.prefetch.queued[0]
-		w.dropPrefetches(a.rx, a.id, false)
-		w.reject(a.rx, a.id, ucs.Rejected, "its worker closes")
+// failRndvs marks the messages of s as failed, because its connection has ended.
+func (a *retainer) failRndvs(rx *rxConn, reason error) {
+	for r := a.rndvs; r != nil; {
+		next := r.nextRndv
+		if r.storage.rx == rx {
+			a.removeRndv(r)
+			r.err, r.status = reason, ucs.PeerFailed
+		}
+		r = next
 	}
 }
 
@@ -287,7 +292,7 @@ func (a *retainer) queueReleased(r *retainedMsg) {
 		}
 	}
 	if wake {
-		a.w.signal()
+		a.w.polling.signal()
 	}
 }
 
@@ -345,7 +350,7 @@ func (a *retainer) recycle(r *retainedMsg) {
 		if rx := r.storage.rx; rx != nil {
 			id := r.storage.id
 			a.removeRndv(r)
-			a.w.discardRndv(rx, id)
+			rx.discardRndv(id)
 		}
 	default:
 	}

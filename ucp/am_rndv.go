@@ -3,6 +3,7 @@ package ucp
 import (
 	"slices"
 
+	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
@@ -12,8 +13,41 @@ import (
 // wantsEager reports whether the handler of the active message in s gets the data with
 // the message. If flow control forces a rendezvous, the receiver fetches the data
 // first.
-func (w *thread) wantsEager(s *sendOp) bool {
-	return s.wants&sendRndv == 0 && (s.length <= w.rndvThresh || s.wants&sendEager != 0)
+func (l *lane) wantsEager(s *sendOp) bool {
+	return s.wants&sendRndv == 0 && (s.length <= l.maxEager || s.wants&sendEager != 0)
+}
+
+// usesUserRndv reports whether the active message in s is sent by rendezvous.
+func (l *lane) usesUserRndv(s *sendOp) bool {
+	if s.length > maxPrefetch && l.wantsEager(s) {
+		return false
+	}
+	return l.usesRndv(s)
+}
+
+// sendUserRTS sends the RTS of the active message in slot i.
+func (w *thread) sendUserRTS(i uint32, l *lane) ucs.Status {
+	if !w.checkCredit(w.slab.Slots[i].Lane) {
+		return ucs.NoResource
+	}
+	if fault.Enabled {
+		fault.At(fault.RTS)
+	}
+	s := request.As[sendOp](&w.slab.Slots[i])
+	head := s.hdr
+	if l.wantsEager(s) {
+		head |= wire.WordPrefetch
+	}
+	n := wire.RTSLen + wire.WordHeaderLen(head)
+	b, st := l.ep.ReserveAM(wire.UserRTS, head, n)
+	if st != ucs.OK {
+		return st
+	}
+	wire.PutRTS(b, w.slab.ID(i), s.length)
+	copy(b[wire.RTSLen:], w.savedHeader(i))
+	l.ep.CommitAM(n)
+	w.rtsSent(i)
+	return ucs.InProgress
 }
 
 // handleUserRTS receives the RTS of an active message.
@@ -31,39 +65,38 @@ func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
 	}
 	h := w.am.handler(head)
 	switch {
-	case w.rejecting:
-		w.reject(rx, id, ucs.Rejected, "its worker closes")
+	case w.matching.rejecting:
+		rx.reject(id, ucs.Rejected, "its worker closes")
 	case h == nil:
-		w.unknownAM(AMID(head))
-		w.reject(rx, id, ucs.Rejected, "no handler for this id")
+		w.am.dropUnknown(w, AMID(head))
+		rx.reject(id, ucs.Rejected, "no handler for this id")
 	case head&wire.WordPrefetch != 0:
-		a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
-		if len(header) > 0 {
-			a.header = w.allocBudgeted(len(header))
-			copy(w.pool.Bytes(a.header), header)
-		}
-		rx.pendingReplies++
-		w.am.prefetch.queued = append(w.am.prefetch.queued, a)
-		w.prefetchNext()
+		rx.queuePrefetch(head, id, n, header)
 	default:
-		m := &w.am.m
-		m.ID, m.Len, m.Rendezvous = AMID(head), int(n), true
-		m.Header, m.Data = header, nil
-		m.storage = amStorage{kind: storageSender, rx: rx, id: id}
-		if head&wire.WordReply != 0 {
-			m.From = w.fromEndpoint(rx)
-		}
-		w.callAM(h)
-		if !m.reset() {
-			w.discardRndv(rx, id) // the handler does not keep the message
-		}
+		w.dispatchRndv(rx, h, head, id, n, header)
+	}
+}
+
+// dispatchRndv runs handler h of a rendezvous message. If the handler does not keep the
+// message, the data is discarded.
+func (w *thread) dispatchRndv(rx *rxConn, h AMHandler, head, id, n uint64, header []byte) {
+	m := &w.am.m
+	m.ID, m.Len, m.Rendezvous = AMID(head), int(n), true
+	m.Header, m.Data = header, nil
+	m.storage = amStorage{kind: storageSender, rx: rx, id: id}
+	if head&wire.WordReply != 0 {
+		m.From = rx.fromEndpoint()
+	}
+	w.callAM(h)
+	if !m.reset() {
+		rx.discardRndv(id)
 	}
 }
 
 // discardRndv completes an announced message at its sender without transferring the data
 // and without an error. It sends an RTR for 0 bytes.
-func (w *thread) discardRndv(rx *rxConn, id uint64) {
-	w.reply(rx, control{id: wire.RTR, hdr: id, n: wire.RTRLen})
+func (rx *rxConn) discardRndv(id uint64) {
+	rx.reply(control{id: wire.RTR, hdr: id, n: wire.RTRLen})
 }
 
 // A peer under flow control (flow_control.go) sends all active messages by rendezvous, also
@@ -107,6 +140,19 @@ type activePrefetch struct {
 	n     uint64
 }
 
+// queuePrefetch queues a message of s to be fetched and then handled.
+func (rx *rxConn) queuePrefetch(head, id, n uint64, header []byte) {
+	w := rx.w
+	a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
+	if len(header) > 0 {
+		a.header = w.allocBudgeted(len(header))
+		copy(w.pool.Bytes(a.header), header)
+	}
+	rx.pendingReplies++
+	w.am.prefetch.queued = append(w.am.prefetch.queued, a)
+	w.prefetchNext()
+}
+
 // prefetchNext requests queued messages up to the bound.
 func (w *thread) prefetchNext() {
 	q := &w.am.prefetch
@@ -130,7 +176,7 @@ func (w *thread) prefetchNext() {
 		w.slab.Bufs[f.slot] = b[h:]
 		q.active = append(q.active, f)
 		q.activeBytes += a.n
-		w.requestData(a.rx, f.slot, a.id, a.n)
+		a.rx.requestData(f.slot, a.id, a.n)
 	}
 	q.busy = false
 }
@@ -164,7 +210,8 @@ func (w *thread) prefetchDone(i uint32, st ucs.Status) bool {
 // dropPrefetches removes the message that s announced as id, if its data has not been
 // requested. With every it removes all such messages of s. It reports whether it
 // removed any.
-func (w *thread) dropPrefetches(rx *rxConn, id uint64, all bool) bool {
+func (rx *rxConn) dropPrefetches(id uint64, all bool) bool {
+	w := rx.w
 	q := &w.am.prefetch
 	n := len(q.queued)
 	q.queued = slices.DeleteFunc(q.queued, func(a queuedPrefetch) bool {

@@ -30,12 +30,12 @@ func (w *thread) cancelSend(i uint32) {
 // message is lost.
 func (w *thread) cancelRecv(i uint32) {
 	s := request.As[recvOp](&w.slab.Slots[i])
-	if s.Op == request.TagRecv && w.posted.Remove(i) {
+	if s.Op == request.TagRecv && w.matching.posted.Remove(i) {
 		w.end(i, ucs.Canceled)
 		return
 	}
 	if s.requested() {
-		w.reject(w.rxConns[s.rx], s.senderID, ucs.Canceled, "its receive was canceled")
+		w.rxConns[s.rx].reject(s.senderID, ucs.Canceled, "its receive was canceled")
 		w.completeFetch(i, ucs.Canceled)
 		return
 	}
@@ -60,46 +60,51 @@ func (w *thread) notifyCancel(i uint32) {
 			w.control(s.Lane, control{id: wire.Cancel, hdr: s.hdr, n: 1, a: wire.CancelData})
 		}
 	case phaseNew:
-		if s.off == 0 {
-			return
-		}
-		// The receiver expects the next fragment. The notification takes the place of the send's
-		// token in the lane's pending queue: it must arrive before the next fragmented message.
-		lane, number := s.Lane, s.number
-		var waiting []uint32
-		w.lanes[lane].ep.PendingPurge(func(t uct.Token) {
-			k := w.slab.Find(uint64(t))
-			if k == 0 || w.slab.Slots[k].State != request.StateLive {
-				return
-			}
-			w.clearPending(k)
-			if k == i {
-				k = w.slab.Alloc(request.CancelFrag)
-				g := request.As[sendOp](&w.slab.Slots[k])
-				g.Lane, g.number, g.Flags = lane, number, request.FlagReported
-			}
-			waiting = append(waiting, k)
-		})
-		for _, k := range waiting {
-			if st := w.try(k); st != ucs.InProgress {
-				w.end(k, st)
-			}
+		if s.off > 0 {
+			w.cancelFragments(i)
 		}
 	default: // the peer has the whole message, or reads exposed memory
 	}
 }
 
-// cancelFragOperation notifies the receiver that a fragmented message will not be continued.
-var cancelFragOperation = operation{progress: func(w *thread, i uint32) ucs.Status {
+// cancelFragments notifies the receiver that the fragmented message in slot i will not be
+// continued. The notification takes the place of the send's token in the lane's pending
+// queue: it must arrive before the next fragmented message.
+func (w *thread) cancelFragments(i uint32) {
+	lane, number := w.slab.Slots[i].Lane, request.As[sendOp](&w.slab.Slots[i]).number
+	var waiting []uint32
+	w.lanes[lane].ep.PendingPurge(func(t uct.Token) {
+		k := w.slab.Find(uint64(t))
+		if k == 0 || w.slab.Slots[k].State != request.StateLive {
+			return
+		}
+		w.clearPending(k)
+		if k == i {
+			k = w.slab.Alloc(request.CancelFrag)
+			g := request.As[sendOp](&w.slab.Slots[k])
+			g.Lane, g.number, g.Flags = lane, number, request.FlagReported
+		}
+		waiting = append(waiting, k)
+	})
+	for _, k := range waiting {
+		if st := w.try(k); st != ucs.InProgress {
+			w.end(k, st)
+		}
+	}
+}
+
+var cancelFragOperation = operation{progress: (*thread).resumeCancelFrag}
+
+func (w *thread) resumeCancelFrag(i uint32) ucs.Status {
 	s := request.As[sendOp](&w.slab.Slots[i])
 	l := &w.lanes[s.Lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
 	return l.ep.AMShort(wire.Next, uint64(s.number), nil)
-}}
+}
 
-// abort fails the operations of endpoint k that have not completed with reason. Those whose
+// abort fails the operations of endpoint k that have not completed, with reason. Those whose
 // buffer a transport or the peer uses get the status and complete when that use ends. A
 // matched receive completes with its message.
 func (w *thread) abort(k uint32, reason error) {
@@ -121,18 +126,17 @@ func (w *thread) abort(k uint32, reason error) {
 			w.slab.release(i)
 			continue
 		}
-		if s.Op == request.TagRecv && !w.posted.Remove(i) {
+		if s.Op == request.TagRecv && !w.matching.posted.Remove(i) {
 			continue // matched: its message will soon be complete
 		}
 		s.Status = ucs.Canceled
-		emulated := s.Op >= request.Put && s.Op <= request.Fetch && request.As[rmaOp](s).form&formEmulated != 0 // no device uses its buffer
-		if s.Parts > 0 && s.Op != request.Flush && !emulated || exposes(s) && w.lanes[s.Lane].refs > 1 {
+		if s.Parts > 0 && s.Op != request.Flush && !emulated(s) || exposes(s) && w.lanes[s.Lane].refs > 1 {
 			continue // a transport, or a peer on a connection with other users, uses the buffer; it completes when that ends
 		}
 		if s.Op.Sends() {
 			w.notifyCancel(i)
 		}
-		w.saveErr(i, &OpError{Op: w.slab.Slots[i].Op.String(), Peer: w.peerName(k), Lane: w.laneName(w.slab.Slots[i].Lane), Err: reason})
+		w.slab.saveErr(i, &OpError{Op: w.slab.Slots[i].Op.String(), Peer: w.peerName(k), Lane: w.laneName(w.slab.Slots[i].Lane), Err: reason})
 		w.end(i, ucs.Canceled)
 	}
 	w.lanes[lane].setSlow(slowNoCredit, noCredit)

@@ -50,7 +50,7 @@ func TestCloseWhilePeersClose(t *testing.T) {
 			}
 			require.NoError(t, leaves.Close())
 			require.NoError(t, dies.Close())
-			_, w.flushErr = w.t.waitBounded(f)
+			_, w.flushErr = f.waitBounded()
 			require.ErrorIs(t, w.flushErr, ErrPeerFailed)
 			w.flushed = true // as in Context.Close
 			if err = w.Close(); c.during {

@@ -50,9 +50,9 @@ func (w *Worker) initTags(c WorkerConfig) {
 		w.t.zcopyFrom = zcopyFrom{n, n}
 	}
 	w.t.maxCredits = uint32(rowRndvOutstanding.Get(s))
-	w.t.budget.limit = uint64(rowUnexpectedBudget.Get(s))
+	w.t.matching.budget.limit = uint64(rowUnexpectedBudget.Get(s))
 	if c.UnexpectedBudget > 0 {
-		w.t.budget.limit = uint64(c.UnexpectedBudget)
+		w.t.matching.budget.limit = uint64(c.UnexpectedBudget)
 	}
 }
 

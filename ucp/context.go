@@ -1,16 +1,19 @@
 package ucp
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/ucs/stats/live"
 	"github.com/goucx/goucx/uct"
@@ -81,7 +84,7 @@ func Open(c Config) (*Context, error) {
 		return nil, fmt.Errorf("open context: %w", err)
 	}
 	x := &Context{
-		id: newContextID(), features: c.Features, settings: set, log: c.Log, closeTimeout: c.CloseTimeout,
+		id: wireup.ContextID{Process: platform.ProcessID(), Context: contextSeq.Add(1)}, features: c.Features, settings: set, log: c.Log, closeTimeout: c.CloseTimeout,
 		owned: make(map[io.Closer]struct{}),
 	}
 	if x.features == 0 {
@@ -220,7 +223,9 @@ func (x *Context) Close() error {
 	}
 	x.mu.Unlock()
 	flushBeforeClose(workers, x.closeTimeout)
-	errs = append(errs, x.unpublishStats())
+	if x.liveStats != nil {
+		errs = append(errs, x.liveStats.Close())
+	}
 	for _, w := range workers {
 		errs = append(errs, w.Close())
 	}
@@ -237,3 +242,12 @@ func (x *Context) Close() error {
 	}
 	return errors.Join(errs...)
 }
+
+// workerSeq counts the workers of the process.
+var workerSeq atomic.Uint32
+
+// contextSeq counts the contexts of the process.
+var contextSeq atomic.Uint32
+
+// shortID returns the name of a worker in errors.
+func shortID(u uct.UUID) string { return hex.EncodeToString(u[:4]) }

@@ -34,16 +34,17 @@ type controlOp struct {
 // reachable. The sender's connection then fails, so that it does not wait for the reply.
 //
 //hot:bench BenchmarkTagSync
-func (w *thread) reply(rx *rxConn, m control) bool {
+func (rx *rxConn) reply(m control) bool {
+	w := rx.w
 	lane := rx.replyLane
 	if lane == 0 {
-		if lane = w.replyLane(rx); lane == 0 {
-			return w.disconnectUnreplied(rx, m.id)
+		if lane = rx.openReplyLane(); lane == 0 {
+			return rx.disconnectUnreplied(m.id)
 		}
 	}
 	if !w.control(lane, m) {
-		if lane = w.reconnectReplyLane(rx); lane == 0 {
-			return w.disconnectUnreplied(rx, m.id)
+		if lane = rx.reconnectReplyLane(); lane == 0 {
+			return rx.disconnectUnreplied(m.id)
 		}
 		w.control(lane, m)
 	}
@@ -54,7 +55,7 @@ func (w *thread) reply(rx *rxConn, m control) bool {
 // disconnectUnreplied closes the connection of a sender that waits for a reply which cannot be sent.
 //
 //go:noinline
-func (w *thread) disconnectUnreplied(rx *rxConn, id uct.AMID) bool {
+func (rx *rxConn) disconnectUnreplied(id uct.AMID) bool {
 	if id != wire.FlowControl {
 		rx.iface.iface.Disconnect(rx.id)
 	}

@@ -33,7 +33,7 @@
 // Endpoints to the same worker. iface.go has the callbacks of the transports,
 // progress.go the loop that calls them, progress_owner.go the ownership of that loop.
 // docs/wire/ucp.md describes the messages on the wire; wire.go has their ids,
-// dispatch.go their receivers.
+// iface.go their receivers.
 //
 // Start reading at Endpoint.TagSend, Worker.TagRecv and Worker.Progress.
 package ucp

@@ -1,6 +1,8 @@
 package ucp
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -51,19 +53,20 @@ func (wi *workerIface) handleGet(rx *rxConn, addr uint64, data []byte) {
 	w, id := &wi.w.t, wire.Uint64(data, 1)
 	m, from, st := w.ctx.emul.acquire(emulKey(wire.Uint64(data, 0)), addr, wire.Uint64(data, 2), uct.MemRemoteGet)
 	if st != ucs.OK {
-		w.sendReply(rx, id, 0, st)
+		rx.sendReply(id, 0, st)
 		return
 	}
-	w.sendGetReply(rx, id, from)
+	rx.sendGetReply(id, from)
 	m.release()
 }
 
 // sendGetReply sends b to the sender of s, in as many messages as needed. If it gets NoResource
 // it queues a copy.
-func (w *thread) sendGetReply(rx *rxConn, id uint64, b []byte) {
-	lane := w.replyLane(rx)
+func (rx *rxConn) sendGetReply(id uint64, b []byte) {
+	w := rx.w
+	lane := rx.openReplyLane()
 	if lane == 0 {
-		w.disconnectUnreplied(rx, wire.GetReply)
+		rx.disconnectUnreplied(wire.GetReply)
 		return
 	}
 	for reconnected := false; len(b) > 0; {
@@ -79,8 +82,8 @@ func (w *thread) sendGetReply(rx *rxConn, id uint64, b []byte) {
 			}
 		}
 		if st != ucs.OK && st != ucs.NoResource && !reconnected {
-			if lane = w.reconnectReplyLane(rx); lane == 0 {
-				w.disconnectUnreplied(rx, wire.GetReply)
+			if lane = rx.reconnectReplyLane(); lane == 0 {
+				rx.disconnectUnreplied(wire.GetReply)
 				return
 			}
 			reconnected = true
@@ -123,7 +126,7 @@ func (wi *workerIface) handleAtomic(rx *rxConn, addr uint64, data []byte) {
 	}
 	switch {
 	case a.ID != 0:
-		w.sendReply(rx, a.ID, old, st)
+		rx.sendReply(a.ID, old, st)
 	case st != ucs.OK:
 		rx.setEmulErr(st)
 	}
@@ -137,11 +140,11 @@ func (wi *workerIface) handleFlush(rx *rxConn, data []byte) {
 	}
 	st := rx.emulErr
 	rx.emulErr = ucs.OK
-	wi.w.t.sendReply(rx, wire.Uint64(data, 0), 0, st)
+	rx.sendReply(wire.Uint64(data, 0), 0, st)
 }
 
-func (w *thread) sendReply(rx *rxConn, id, v uint64, st ucs.Status) {
-	w.reply(rx, control{id: wire.Reply, hdr: id, n: wire.ReplyLen, a: v, b: uint64(st)})
+func (rx *rxConn) sendReply(id, v uint64, st ucs.Status) {
+	rx.reply(control{id: wire.Reply, hdr: id, n: wire.ReplyLen, a: v, b: uint64(st)})
 }
 
 // emulTable holds the memory of a context that peers reach by emulation, by number. Workers
@@ -191,12 +194,18 @@ func (t *emulTable) add(buf []byte, access uct.MemFlags) *emulMem {
 	} else {
 		t.next = n
 	}
-	m := &emulMem{key: emulKey(randomWord())<<emulNumberBits | emulKey(n), base: addressOf(buf), buf: buf, access: access}
-	old := t.list.Load()
-	if old != nil && int(n) < len(*old) {
-		(*old)[n].Store(m)
-		return m
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails; see crypto/rand
+	m := &emulMem{key: emulKey(binary.LittleEndian.Uint64(random[:]))<<emulNumberBits | emulKey(n), base: addressOf(buf), buf: buf, access: access}
+	list := t.list.Load()
+	if list == nil || int(n) >= len(*list) {
+		list = t.growLocked(list)
 	}
+	(*list)[n].Store(m)
+	return m
+}
+
+func (t *emulTable) growLocked(old *[]atomic.Pointer[emulMem]) *[]atomic.Pointer[emulMem] {
 	list := make([]atomic.Pointer[emulMem], 16)
 	if old != nil {
 		list = make([]atomic.Pointer[emulMem], 2*len(*old))
@@ -204,9 +213,8 @@ func (t *emulTable) add(buf []byte, access uct.MemFlags) *emulMem {
 			list[i].Store((*old)[i].Load())
 		}
 	}
-	list[n].Store(m)
 	t.list.Store(&list)
-	return m
+	return &list
 }
 
 // remove removes m from the table and waits for the accesses in progress. Each is a copy of

@@ -56,17 +56,47 @@ type EndpointConfig struct {
 	Eager bool
 }
 
+// epState is the life of an endpoint:
+//
+//	free ──► idle ──► active ──► failed
+//	  ▲        │         │          │
+//	  └────────┴─────────┴──────────┘
+//
+// No slot references an idle endpoint, so its end needs to search none.
+type epState uint8
+
+const (
+	epFree epState = iota
+	epIdle
+	epActive
+	epFailed // operations are refused with epSlot.status
+	numEpStates
+)
+
+// epTransitions lists the states that may follow each state.
+var epTransitions = [numEpStates][numEpStates]bool{
+	epFree:   {epIdle: true},
+	epIdle:   {epFree: true, epActive: true},
+	epActive: {epFree: true, epFailed: true},
+	epFailed: {epFree: true},
+}
+
+// enter changes the state. It panics if that state must not follow.
+func (s *epSlot) enter(to epState) {
+	if !epTransitions[s.state][to] {
+		panic(fmt.Sprintf("ucp: an endpoint in state %d enters state %d", s.state, to))
+	}
+	s.state = to
+}
+
 // epSlot is the state of an endpoint. An unused endpoint costs these 16 bytes, without
 // a pointer, and its address.
 type epSlot struct {
 	gen    uint32
 	lane   uint32 // 0: not connected, or failed
 	peer   wireup.PeerID
+	state  epState
 	status ucs.Status // OK, or the status with which operations are refused
-	inUse  bool
-	// touched is set if slots may reference the endpoint, so that its end has to
-	// search them.
-	touched bool
 }
 
 // epCold is the state that few endpoints have.
@@ -75,6 +105,34 @@ type epCold struct {
 	err       error                  // of the endpoint
 	lane      uint32                 // lane at the time of the failure
 	owned     map[io.Closer]struct{} // closed with the endpoint
+}
+
+// coldEps has the epCold of endpoints, by index.
+type coldEps map[uint32]*epCold
+
+// of returns the state of endpoint k, and creates it if needed.
+func (x coldEps) of(k uint32) *epCold {
+	c := x[k]
+	if c == nil {
+		c = new(epCold)
+		x[k] = c
+	}
+	return c
+}
+
+// own registers c to be closed with endpoint k, unless disown removes it before.
+func (x coldEps) own(k uint32, c io.Closer) {
+	o := x.of(k)
+	if o.owned == nil {
+		o.owned = make(map[io.Closer]struct{})
+	}
+	o.owned[c] = struct{}{}
+}
+
+func (x coldEps) disown(k uint32, c io.Closer) {
+	if o := x[k]; o != nil {
+		delete(o.owned, c)
+	}
 }
 
 // NewEndpoint creates an endpoint to the worker with address a, which it copies. It
@@ -100,7 +158,7 @@ func (w *Worker) NewEndpoint(a Address, c EndpointConfig) (Endpoint, error) {
 		}
 	}
 	if c.OnFailure != nil {
-		w.t.coldOf(k).onFailure = c.OnFailure
+		w.t.cold.of(k).onFailure = c.OnFailure
 	}
 	return e, nil
 }
@@ -116,7 +174,8 @@ func (w *thread) newEpSlot(peer wireup.PeerID) uint32 {
 			w.fastEps = w.eps
 		}
 	}
-	w.eps[k].peer, w.eps[k].inUse, w.eps[k].status = peer, true, ucs.OK
+	w.eps[k].enter(epIdle)
+	w.eps[k].peer = peer
 	return k
 }
 
@@ -128,29 +187,20 @@ func (w *thread) handle(k uint32) Endpoint {
 // endpoint returns e's slot, 0 if e is closed.
 func (w *thread) endpoint(e Endpoint) uint32 {
 	k := uint32(e.id)
-	if e.t != w || int(k) >= len(w.eps) || w.eps[k].gen != uint32(e.id>>32) || !w.eps[k].inUse {
+	if e.t != w || int(k) >= len(w.eps) || w.eps[k].gen != uint32(e.id>>32) || w.eps[k].state == epFree {
 		return 0
 	}
 	return k
-}
-
-func (w *thread) coldOf(k uint32) *epCold {
-	c := w.cold[k]
-	if c == nil {
-		c = new(epCold)
-		w.cold[k] = c
-	}
-	return c
 }
 
 // connect opens the lane of endpoint k at its first operation. If no transport reaches
 // the peer, the endpoint fails.
 func (w *thread) connect(k uint32) ucs.Status {
 	s := &w.eps[k]
-	if s.lane != 0 || s.status != ucs.OK {
+	if s.state != epIdle {
 		return s.status
 	}
-	s.touched = true
+	s.enter(epActive)
 	lane, refused := w.openBest(s.peer)
 	if lane != 0 {
 		s.lane = lane
@@ -163,7 +213,7 @@ func (w *thread) connect(k uint32) ucs.Status {
 
 // peerName returns the name of endpoint k's remote worker in errors.
 func (w *thread) peerName(k uint32) string {
-	if k == 0 || !w.eps[k].inUse {
+	if k == 0 || w.eps[k].state == epFree {
 		return ""
 	}
 	return shortID(w.peers.UUID(w.eps[k].peer))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -29,31 +30,28 @@ func (e Endpoint) Close() error {
 	if k == 0 {
 		return nil
 	}
-	var err error
-	if alive {
-		r := e.Flush()
-		w.lock()
-		inHandler := w.mayWait() != nil
-		w.unlock()
-		if inHandler && r.Notify(w.am.closeEndpoint, e.id) { // a handler cannot wait for the flush
-			return nil
-		}
-		_, err = w.waitBounded(r)
-		if errors.Is(err, ErrPeerFailed) && errors.Is(w.awaitFailure(e), errDisconnected) {
+	if !alive {
+		return e.closeNow(ErrClosed)
+	}
+	r := e.Flush()
+	w.lock()
+	handling := w.mayWait() != nil
+	w.unlock()
+	if handling && r.Notify(w.am.closeEndpoint, e.id) {
+		return nil // a handler cannot wait: e is closed when r completes
+	}
+	_, err := r.waitBounded()
+	if errors.Is(err, ErrPeerFailed) {
+		// A transport may refuse operations before it reports the failure. The report has
+		// the reason; on a timeout there is none.
+		ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+		defer cancel()
+		_ = w.waitUntil(ctx, func() bool { return e.Info().Err != nil })
+		if errors.Is(e.Info().Err, errDisconnected) {
 			err = nil
 		}
 	}
 	return errors.Join(err, e.closeNow(ErrClosed))
-}
-
-// awaitFailure returns why e failed, after one of its operations has failed. It waits for
-// the transport's report, since a transport may refuse operations before it reports the
-// failure.
-func (w *thread) awaitFailure(e Endpoint) error {
-	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
-	defer cancel()
-	_ = w.waitUntil(ctx, func() bool { return e.Info().Err != nil }) // on a timeout there is no reason
-	return e.Info().Err
 }
 
 // Abort closes the endpoint immediately. Its requests complete with ErrCanceled, which
@@ -76,47 +74,26 @@ func (e Endpoint) Abort(cause error) {
 // closeNow completes the requests of e with reason and frees it.
 func (e Endpoint) closeNow(reason error) error {
 	w := e.t
+	var owned []io.Closer
+	w.lock()
+	if k := w.endpoint(e); k != 0 && w.cold[k] != nil {
+		owned = slices.Collect(maps.Keys(w.cold[k].owned))
+	}
+	w.unlock()
 	var errs []error
-	for _, c := range w.ownedBy(e) {
+	for _, c := range owned {
 		errs = append(errs, c.Close())
 	}
-	e.t.lock()
+	w.lock()
 	if k := w.endpoint(e); k != 0 {
-		if w.eps[k].touched {
+		if w.eps[k].state != epIdle {
 			w.abort(k, reason)
 			w.detach(k)
 		}
 		w.freeEndpoint(k)
 	}
-	e.t.unlock()
+	w.unlock()
 	return errors.Join(append(errs, e.awaitFailureCall())...)
-}
-
-// ownedBy returns the resources that are closed with e.
-func (w *thread) ownedBy(e Endpoint) (cs []io.Closer) {
-	w.lock()
-	defer w.unlock()
-	if k := w.endpoint(e); k != 0 && w.cold[k] != nil {
-		for c := range w.cold[k].owned {
-			cs = append(cs, c)
-		}
-	}
-	return cs
-}
-
-// own registers c to be closed with endpoint k, unless disown removes it before.
-func (w *thread) own(k uint32, c io.Closer) {
-	o := w.coldOf(k)
-	if o.owned == nil {
-		o.owned = make(map[io.Closer]struct{})
-	}
-	o.owned[c] = struct{}{}
-}
-
-func (w *thread) disown(k uint32, c io.Closer) {
-	if o := w.cold[k]; o != nil {
-		delete(o.owned, c)
-	}
 }
 
 // detach removes endpoint k from all slots. Completed operations keep their error until
@@ -128,13 +105,12 @@ func (w *thread) detach(k uint32) {
 			continue
 		}
 		if s.State != request.StateLive && s.Status != ucs.OK {
-			w.saveErr(i, w.slotErr(i))
+			w.slab.saveErr(i, w.slotErr(i))
 			if s.Flags&request.FlagHasResult == 0 {
 				w.slab.keepUnclaimed(i)
 			}
 		}
 		w.clearPending(i)
-		s = &w.slab.Slots[i]
 		if s.EP = 0; !exposes(s) {
 			s.Lane = 0 // otherwise the lane stays open until the peer has read
 		}
@@ -150,6 +126,7 @@ func (w *thread) freeEndpoint(k uint32) {
 	}
 	delete(w.cold, k)
 	peer := s.peer
+	s.enter(epFree)
 	*s = epSlot{gen: s.gen + 1, peer: wireup.PeerID(w.epFree)}
 	w.epFree = k
 	if lane != 0 {
@@ -194,10 +171,15 @@ func (w *Worker) closeEndpoints() error {
 	flushed, err := w.flushed, w.flushErr
 	w.t.unlock()
 	if !flushed {
-		_, err = w.t.waitBounded(w.t.flushAlive())
+		_, err = w.t.flushAlive().waitBounded()
 	}
 	w.t.lock()
-	if !errors.Is(err, ErrPeerFailed) || !w.closedInOrder() {
+	// Operations that a peer did not accept are not an error of this side if the peer has
+	// closed the connection in order. Lanes used for replies only, which just the flush
+	// references, do not count: a peer that failed needs no replies.
+	if !errors.Is(err, ErrPeerFailed) || slices.ContainsFunc(w.t.lanes, func(l lane) bool {
+		return l.closeFlushed && l.refs > 1 && l.state == laneFailed && !errors.Is(l.err, errDisconnected)
+	}) {
 		errs = append(errs, err)
 	}
 	var owned []io.Closer
@@ -220,19 +202,12 @@ func (w *Worker) closeEndpoints() error {
 	}
 	for k := range w.t.eps {
 		w.t.eps[k].gen++
-		w.t.eps[k].lane, w.t.eps[k].inUse = 0, false
+		if w.t.eps[k].state != epFree {
+			w.t.eps[k].enter(epFree)
+		}
+		w.t.eps[k].lane = 0
 	}
 	return errors.Join(errs...)
-}
-
-// closedInOrder reports whether all peers that failed since closeEndpoints have closed
-// the connection in order. Operations that such a peer did not accept are not an error
-// of this side. Lanes used for replies only, which just the flush references, do not
-// count: a peer that failed needs no replies.
-func (w *Worker) closedInOrder() bool {
-	return !slices.ContainsFunc(w.t.lanes, func(l lane) bool {
-		return l.closeFlushed && l.refs > 1 && l.state == laneFailed && !errors.Is(l.err, errDisconnected)
-	})
 }
 
 // endAll completes every live operation of the worker with st.
@@ -242,7 +217,7 @@ func (w *thread) endAll(st ucs.Status) {
 	}
 	for _, wi := range w.ifaces {
 		for _, rx := range wi.rxConns {
-			w.dropPartial(rx, st)
+			rx.dropPartial(st)
 		}
 	}
 	for i := uint32(1); int(i) < len(w.slab.Slots); i++ {
@@ -261,7 +236,7 @@ func (w *thread) endAll(st ucs.Status) {
 			continue
 		}
 		if s.Op == request.TagRecv {
-			w.posted.Remove(i)
+			w.matching.posted.Remove(i)
 		}
 		w.end(i, st)
 	}

@@ -12,19 +12,19 @@ import (
 
 // Failure of a connection.
 //
-// The transport reports it once, by HandleFailure. connectionFailed ends the receive
+// The transport reports it once, by HandleFailure, which ends the receive
 // side (rxConnClosed). For the send side it moves the lane to another transport, if that
 // is possible (lane failover, lane_failover.go). Otherwise it fails the lane, the other lanes
 // to the same peer, and the endpoints that use them.
 //
 // Invariants:
 //
-//   - A lane fails once: its status changes from OK and never back. Later reports about it
+//   - A lane fails once: laneFailed is left only to laneClosed. Later reports about it
 //     have no effect.
 //   - An endpoint whose lane failed refuses every operation from then on, also those that
 //     its transports would still accept. So it closes the fast paths of its keys.
-//   - A superseded lane (superseded) fails alone. Endpoints of the peer that use the lane
-//     after it do not fail.
+//   - A lane whose place another lane has taken (reconnectReplyLane) fails alone. Endpoints
+//     of the peer that use the later lane do not fail.
 //   - A peer that waits for a reply sent on the failed lane must not hang. So this side
 //     disconnects the connection on which the peer's request arrived.
 
@@ -34,8 +34,10 @@ var errProtocol = fmt.Errorf("%w: it broke the protocol", ErrPeerFailed)
 // errDisconnected is the reason of a failure if the peer closed the connection in order.
 var errDisconnected = fmt.Errorf("%w: it closed the connection", ErrPeerFailed)
 
-// connectionFailed handles the failure of a connection, in both directions.
-func (w *thread) connectionFailed(wi *workerIface, f uct.Failure) {
+// HandleFailure handles the failure of a connection, in both directions.
+func (wi *workerIface) HandleFailure(f uct.Failure) {
+	w := &wi.w.t
+	w.count.Inc(cntFailures)
 	reason := f.Err
 	switch {
 	case reason == nil:
@@ -76,15 +78,18 @@ func (w *thread) failPeer(i uint32, reason error) {
 	if w.lanes[i].state == laneFailed {
 		return // the other lanes may belong to a later connection
 	}
-	superseded := w.superseded(i)
+	superseded := w.laneOf.find(w.lanes, w.lanes[i].peer, w.lanes[i].iface) != i
 	w.failLane(i, reason)
 	if superseded { // the endpoints use the other lanes
 		return
 	}
 	for k := range w.lanes {
 		l := &w.lanes[k]
-		if l.ep == nil || l.peer != peer || l.state == laneFailed || errors.Is(reason, errDisconnected) && !l.connecting() {
+		if l.ep == nil || l.peer != peer || l.state == laneFailed {
 			continue
+		}
+		if h, ok := l.transport().(uct.Handshaker); errors.Is(reason, errDisconnected) && !(ok && h.Connecting()) {
+			continue // it ends by itself
 		}
 		for n := range w.slab.Slots {
 			if s := &w.slab.Slots[n]; s.State == request.StateLive && s.Lane == uint32(k) && s.Status == ucs.OK {
@@ -92,16 +97,15 @@ func (w *thread) failPeer(i uint32, reason error) {
 			}
 		}
 		w.failLane(uint32(k), reason)
-		if l = &w.lanes[k]; l.ep != nil {
-			l.flushCancel()
+		// The transport drops the operations. It has no resources while its async goroutine is
+		// active.
+		for range 1000 {
+			if l = &w.lanes[k]; l.ep == nil || l.transport().Flush(uct.FlushCancel, 0) != ucs.NoResource {
+				break
+			}
+			runtime.Gosched()
 		}
 	}
-}
-
-// connecting reports whether the peer has not accepted the lane's connection yet.
-func (l *lane) connecting() bool {
-	h, ok := l.transport().(uct.Handshaker)
-	return ok && h.Connecting()
 }
 
 // failLane fails the endpoints that use the lane and the operations that wait on it.
@@ -114,10 +118,10 @@ func (w *thread) failLane(i uint32, reason error) {
 	w.enterLane(i, laneFailed)
 	l.err = reason
 	l.use() // the end of an operation below must not close the lane
-	superseded := w.superseded(i)
-	w.removeLane(i)
+	superseded := w.laneOf.find(w.lanes, w.lanes[i].peer, w.lanes[i].iface) != i
+	w.laneOf.remove(w.lanes, i)
 	for k := range w.eps {
-		if s := &w.eps[k]; s.inUse && s.lane != 0 && s.peer == l.peer && s.status == ucs.OK && (!superseded || s.lane == i) {
+		if s := &w.eps[k]; s.lane != 0 && s.peer == l.peer && s.state == epActive && (!superseded || s.lane == i) {
 			w.failEndpoint(uint32(k), ucs.PeerFailed, reason)
 		}
 	}
@@ -137,31 +141,14 @@ func (w *thread) failLane(i uint32, reason error) {
 	w.endReported(i)
 }
 
-// superseded reports whether another lane has taken the place of lane i: see
-// reconnectReplyLane.
-func (w *thread) superseded(i uint32) bool {
-	l := &w.lanes[i]
-	return w.laneTo(l.peer, l.iface) != i
-}
-
-// flushCancel makes the transport drop the operations of a failed lane. It retries while the
-// transport's async goroutine is active.
-func (l *lane) flushCancel() {
-	for range 1000 {
-		if l.transport().Flush(uct.FlushCancel, 0) != ucs.NoResource {
-			return
-		}
-		runtime.Gosched()
-	}
-}
-
 // failEndpoint makes endpoint k refuse all operations with st, because of err. Its
 // transport may still be operational, so the fast paths would not detect it. The caller
 // calls failTiedRecvs afterwards.
 func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 	s := &w.eps[k]
-	c := w.coldOf(k)
+	c := w.cold.of(k)
 	c.err, c.lane = err, s.lane
+	s.enter(epFailed)
 	s.status, s.lane = st, 0
 	for o := range c.owned {
 		if key, ok := o.(*RemoteKey); ok {
@@ -169,8 +156,8 @@ func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 		}
 	}
 	if c.onFailure != nil {
-		w.am.failureCalls = append(w.am.failureCalls, failureCall{w.handle(k), c.onFailure, err})
-		w.moreWork = true
+		w.callbacks.failures = append(w.callbacks.failures, failureCall{w.handle(k), c.onFailure, err})
+		w.polling.moreWork = true
 	}
 }
 
@@ -181,7 +168,7 @@ func (w *thread) failTiedRecvs() {
 		if s.State != request.StateLive || s.Flags&request.FlagTied == 0 {
 			continue
 		}
-		if st := w.eps[s.EP].status; st != ucs.OK && w.posted.Remove(uint32(i)) {
+		if st := w.eps[s.EP].status; st != ucs.OK && w.matching.posted.Remove(uint32(i)) {
 			w.end(uint32(i), st)
 		}
 	}
@@ -213,20 +200,63 @@ func (w *thread) slotErr(i uint32) error {
 
 // saveErr stores the error of slot i. It is called before the state is released from
 // which slotErr would make it.
-func (w *thread) saveErr(i uint32, err error) {
-	w.slab.errs[i] = err
-	w.slab.Slots[i].Flags |= request.FlagExtra
+func (b *slab) saveErr(i uint32, err error) {
+	b.errs[i] = err
+	b.Slots[i].Flags |= request.FlagExtra
 }
 
 // refusal returns the error of a request that was refused at the call.
-func (w *thread) refusal(id uint64) error {
+func (r Request) refusal() error {
+	w, id := r.t, r.id
 	st, op, k := ucs.Status(id>>56&0x7f), request.Kind(id>>48), uint32(id)
 	e := &OpError{Op: op.String(), Err: statusErr(st)}
-	if int(k) < len(w.eps) && k != 0 && w.eps[k].inUse && uint16(w.eps[k].gen) == uint16(id>>32) {
+	if int(k) < len(w.eps) && k != 0 && w.eps[k].state != epFree && uint16(w.eps[k].gen) == uint16(id>>32) {
 		e.Peer, e.Err = w.peerName(k), w.reason(k, st)
 		if c := w.cold[k]; c != nil {
 			e.Lane = w.laneName(c.lane)
 		}
 	}
 	return e
+}
+
+// A transport completes the operations of a failed connection before it reports the
+// failure, and only the report has the reason. If such an operation completed at once,
+// its callback, waiters and flush would receive the bare ErrPeerFailed. So it completes
+// with the report.
+//
+// Invariant: an operation in Worker.unreported is live, and the transport has released its
+// buffer. endReported completes it, after the report or when its lane closes.
+
+// awaitsReport reports whether p has still to report the failure of the connection that the
+// operation in slot i used. If so, the operation completes with that report. No report
+// comes for an operation without a lane, or whose lane uses another connection by now.
+//
+//go:noinline
+func (wi *workerIface) awaitsReport(i uint32) bool {
+	w := &wi.w.t
+	s := &w.slab.Slots[i]
+	l := &w.lanes[s.Lane]
+	if l.ep == nil || l.state == laneFailed || l.iface != uint32(wi.index) {
+		return false
+	}
+	s.Status = ucs.PeerFailed
+	w.unreported = append(w.unreported, w.slab.ID(i))
+	return true
+}
+
+// endReported completes the operations of lane i that waited for the report of its failure.
+// It is also called if the lane closes and no report will come.
+func (w *thread) endReported(i uint32) {
+	all := w.unreported
+	w.unreported = nil
+	for _, id := range all {
+		k := w.slab.Find(id)
+		switch s := &w.slab.Slots[k]; {
+		case k == 0 || s.State != request.StateLive: // an abort completed it
+		case s.Lane != i:
+			w.unreported = append(w.unreported, id)
+		default:
+			w.end(k, s.Status)
+		}
+	}
 }

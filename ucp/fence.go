@@ -21,7 +21,7 @@ import (
 //     stalled until every lane has flushed what was posted before (fenceMulti).
 //
 // A fence behind pending operations waits in the pending queue itself. A lane that is
-// opened after a fence obeys it too: fenceNewLane fences it together with the older lanes.
+// opened after a fence obeys it too: openLane fences it together with the older lanes.
 
 // fenceOp is the slot of a fence, or of its part on a lane.
 type fenceOp struct {
@@ -67,29 +67,12 @@ func (w *thread) fencePeer(ep, i uint32) {
 		return
 	}
 	l.fenced = true
-	w.fence(ep, i)
-}
-
-// fenceNewLane applies the earlier fences of the other lanes to peer to a lane that was
-// just opened.
-func (w *thread) fenceNewLane(peer wireup.PeerID) {
-	for i := w.laneOf[peer]; i != 0; i = w.lanes[i].next {
-		if w.lanes[i].fenced {
-			w.fenceMulti(peer)
-			return
-		}
-	}
-}
-
-// fence posts a fence on the lane. Behind pending operations it becomes pending as
-// well.
-func (w *thread) fence(ep, lane uint32) {
-	i := w.slab.Alloc(request.Fence)
-	s := request.As[fenceOp](&w.slab.Slots[i])
-	s.EP, s.Lane = ep, lane
+	f := w.slab.Alloc(request.Fence)
+	s := request.As[fenceOp](&w.slab.Slots[f])
+	s.EP, s.Lane = ep, i
 	s.Flags = request.FlagReported // the operations after it report the failure
-	if st := w.try(i); st != ucs.InProgress {
-		w.end(i, st)
+	if st := w.try(f); st != ucs.InProgress {
+		w.end(f, st)
 	}
 }
 
@@ -107,25 +90,54 @@ func (w *thread) fenceEnded(i uint32, _ ucs.Status) bool {
 	return true
 }
 
+// resumeFence posts a fence on its lane. A part of a fence over several lanes starts the
+// flush of its lane.
 func (w *thread) resumeFence(i uint32) ucs.Status {
-	l := &w.lanes[w.slab.Slots[i].Lane]
-	if st := w.checkOrder(l); st != ucs.OK {
+	part := request.As[fenceOp](&w.slab.Slots[i])
+	lane, f := part.Lane, part.parent
+	l := &w.lanes[lane]
+	if st := l.checkOrder(w.resuming); st != ucs.OK {
 		return st
 	}
-	if w.slab.Slots[i].Flags&request.FlagChild != 0 {
-		return w.resumeFencePart(i)
+	if part.Flags&request.FlagChild == 0 {
+		if st := l.ep.Fence(); st != ucs.OK || !l.emul.canOvertake() {
+			return st
+		}
+		// The device of the peer must not overtake emulated operations, which the
+		// peer's worker carries out.
+		if st := l.emul.sync(0); st != ucs.InProgress {
+			return st
+		}
+		l.emul.stallUntil = l.emul.sent
+		w.stallLane(lane)
+		return ucs.OK
 	}
-	if st := l.ep.Fence(); st != ucs.OK || !l.emul.canOvertake() {
+
+	if st := l.ep.Fence(); st != ucs.OK {
 		return st
 	}
-	// The device of the peer must not overtake emulated operations, which the
-	// peer's worker carries out.
-	if st := l.emul.sync(0); st != ucs.InProgress {
+	if l.emul != nil && l.emul.handled < l.emul.sent && part.synced == 0 {
+		ack := w.slab.fencePart(f, lane) // it completes with the acknowledgment
+		if st := l.emul.sync(w.slab.Token(ack)); st != ucs.InProgress {
+			w.slab.release(ack)
+			w.slab.Slots[f].Parts--
+			return st
+		}
+		request.As[fenceOp](&w.slab.Slots[i]).synced = 1
+	}
+	st := l.ep.Flush(uct.FlushRemote, w.slab.Token(i))
+	if st != ucs.OK && st != ucs.InProgress {
 		return st
 	}
-	l.emul.stallUntil = l.emul.sent
-	w.stallLane(w.slab.Slots[i].Lane)
-	return ucs.OK
+	if l.emul.canOvertake() {
+		l.emul.stallUntil = l.emul.sent
+		w.stallLane(lane)
+	}
+	if w.slab.Slots[i].Flags&request.FlagPending != 0 && w.slab.Slots[f].Parts > 1 {
+		w.emulLane(lane).fence = f // fenceMulti has returned already and stalled the other lanes
+		w.stallLane(lane)
+	}
+	return st
 }
 
 // canOvertake reports whether operations of the transport could overtake outstanding
@@ -149,7 +161,7 @@ func (w *thread) fenceMulti(peer wireup.PeerID) {
 			continue
 		}
 		w.lanes[i].fenced = true
-		part := w.fencePart(f, i)
+		part := w.slab.fencePart(f, i)
 		switch st := w.try(part); {
 		case st != ucs.InProgress:
 			w.end(part, st)
@@ -160,57 +172,21 @@ func (w *thread) fenceMulti(peer wireup.PeerID) {
 	}
 	if w.slab.Slots[f].Parts > 1 {
 		for _, i := range w.fenced {
-			w.stallForFence(f, i)
+			w.emulLane(i).fence = f
+			w.stallLane(i)
 		}
 	}
 	w.fencePartDone(f)
 }
 
 // fencePart returns the slot of a new part of f on the lane.
-func (w *thread) fencePart(f, lane uint32) uint32 {
-	i := w.slab.Alloc(request.Fence)
-	s := request.As[fenceOp](&w.slab.Slots[i])
+func (b *slab) fencePart(f, lane uint32) uint32 {
+	i := b.Alloc(request.Fence)
+	s := request.As[fenceOp](&b.Slots[i])
 	s.Lane, s.parent = lane, f
 	s.Flags = request.FlagChild | request.FlagReported
-	w.slab.Slots[f].Parts++
+	b.Slots[f].Parts++
 	return i
-}
-
-// resumeFencePart starts the flush of the lane of the part in slot i.
-func (w *thread) resumeFencePart(i uint32) ucs.Status {
-	part := request.As[fenceOp](&w.slab.Slots[i])
-	lane, f := part.Lane, part.parent
-	l := &w.lanes[lane]
-	if st := l.ep.Fence(); st != ucs.OK {
-		return st
-	}
-	if l.emul != nil && l.emul.handled < l.emul.sent && part.synced == 0 {
-		ack := w.fencePart(f, lane) // it completes with the acknowledgment
-		if st := l.emul.sync(w.slab.Token(ack)); st != ucs.InProgress {
-			w.slab.release(ack)
-			w.slab.Slots[f].Parts--
-			return st
-		}
-		request.As[fenceOp](&w.slab.Slots[i]).synced = 1
-	}
-	st := l.ep.Flush(uct.FlushRemote, w.slab.Token(i))
-	if st != ucs.OK && st != ucs.InProgress {
-		return st
-	}
-	if l.emul.canOvertake() {
-		l.emul.stallUntil = l.emul.sent
-		w.stallLane(lane)
-	}
-	if w.slab.Slots[i].Flags&request.FlagPending != 0 && w.slab.Slots[f].Parts > 1 {
-		w.stallForFence(f, lane) // fenceMulti has returned already and stalled the other lanes
-	}
-	return st
-}
-
-// stallForFence stalls the lane until fence f completes.
-func (w *thread) stallForFence(f, lane uint32) {
-	w.emulLane(lane).fence = f
-	w.stallLane(lane)
 }
 
 // fencePartDone counts a completed part of f. The last one resumes all lanes.
@@ -232,14 +208,5 @@ func (w *thread) fencePartDone(f uint32) {
 	}
 	for _, i := range stalled {
 		w.tryResumeLane(i)
-	}
-}
-
-// endFences completes the parts of fences on a lane that closes.
-func (w *thread) endFences(lane uint32) {
-	for i := uint32(1); w.fences > 0 && int(i) < len(w.slab.Slots); i++ {
-		if s := &w.slab.Slots[i]; s.Op == request.Fence && s.State == request.StateLive && s.Lane == lane && s.Flags&request.FlagChild != 0 {
-			w.end(i, ucs.Canceled)
-		}
 	}
 }

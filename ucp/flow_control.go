@@ -22,7 +22,7 @@ type budget struct {
 // budget.
 func (w *thread) allocBudgeted(n int) pool.Chunk {
 	c := w.pool.Get(n)
-	b := &w.budget
+	b := &w.matching.budget
 	b.used += w.pool.Size(c)
 	if b.used > b.peak {
 		w.count.Add(cntUnexpectedPeak, b.used-b.peak)
@@ -31,7 +31,9 @@ func (w *thread) allocBudgeted(n int) pool.Chunk {
 	if b.used > b.limit && !b.exhausted {
 		b.exhausted = true
 		w.am.retainer.rndvOnly.Store(true)
-		w.addRxChecks(1) // from now on the rx connection of each message is checked
+		for _, wi := range w.ifaces {
+			wi.rxChecks++ // from now on the rx connection of each message is checked
+		}
 	}
 	return c
 }
@@ -41,7 +43,7 @@ func (w *thread) freeBudgeted(c pool.Chunk) {
 	if c == 0 {
 		return
 	}
-	b := &w.budget
+	b := &w.matching.budget
 	b.used -= w.pool.Size(c)
 	w.pool.Put(c)
 	if b.exhausted && b.used <= b.limit/2 {
@@ -49,24 +51,17 @@ func (w *thread) freeBudgeted(c pool.Chunk) {
 	}
 }
 
-// addRxChecks adds by to every port's number of reasons to check the rx connection of
-// each message.
-func (w *thread) addRxChecks(by int) {
-	for _, wi := range w.ifaces {
-		wi.rxChecks += by
-	}
-}
-
 // requestRndvOnly requests the sender of s to use rendezvous only. A sender that has not sent
 // its worker address cannot be notified. The request is repeated after 32 further eager
 // messages, after 64, and so on. If the first one was lost, the arrival of a repeated
 // one makes the transport detect the loss long before its time-out.
-func (w *thread) requestRndvOnly(rx *rxConn) {
+func (rx *rxConn) requestRndvOnly() {
+	w := rx.w
 	if rx.peer == 0 {
 		return
 	}
 	if rx.rndvOnlyAge == 0 || rx.rndvOnlyAge >= rndvOnlyResend && rx.rndvOnlyAge&(rx.rndvOnlyAge-1) == 0 {
-		if !w.reply(rx, control{id: wire.FlowControl, hdr: 1}) {
+		if !rx.reply(control{id: wire.FlowControl, hdr: 1}) {
 			return
 		}
 		if rx.rndvOnlyAge == 0 {
@@ -83,13 +78,15 @@ const rndvOnlyResend = 32
 //
 //go:noinline
 func (w *thread) endRndvOnly() {
-	w.budget.exhausted = false
+	w.matching.budget.exhausted = false
 	w.am.retainer.rndvOnly.Store(false)
-	w.addRxChecks(-1)
+	for _, wi := range w.ifaces {
+		wi.rxChecks--
+	}
 	for _, rx := range w.rxConns {
 		if rx != nil && rx.rndvOnlyAge != 0 {
 			rx.rndvOnlyAge = 0
-			w.reply(rx, control{id: wire.FlowControl})
+			rx.reply(control{id: wire.FlowControl})
 		}
 	}
 }

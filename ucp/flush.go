@@ -15,12 +15,21 @@ import (
 //   - the sends before it in lane.unacked have been matched or transferred;
 //   - the transport's flush has completed.
 //
-// Invariant: a part never overtakes an operation posted before it, and operations
-// posted after it never delay it. A transport's flush does not cover pending queues, so
-// a part does not start while operations are pending (checkOrder) or the lane is stalled;
-// it becomes pending behind them. Lane failover moves pending operations and flushes in
-// their order (moveLane), so the invariant survives it. flushOp.stage is the state of a
-// part: flushNew, flushBehindSends, flushReady, flushInTransport (lane_credit.go).
+// Invariant: a part never overtakes an operation posted before it, and operations posted
+// after it never delay it. This needs care in four places:
+//
+//   - A transport's flush does not cover pending queues. So a part does not start while
+//     operations are pending (checkOrder) or the lane is stalled. It becomes pending behind
+//     them.
+//   - Lane failover moves pending operations and flushes in their order (moveLane). Nothing
+//     was sent on the old connection, so no part is in its transport.
+//   - A lane that fails completes every part with its error: those in lane.unacked, those in
+//     the pending queue (failLane), and those in the transport when it reports them.
+//   - A lane that closes has no endpoint and no key. Its parts have nothing to wait for, and
+//     complete with the status of the lane (closeLane).
+//
+// flushOp.stage is the state of a part: flushNew, flushBehindSends, flushReady,
+// flushInTransport (lane_credit.go). It only advances.
 
 // Flush completes when all operations posted before on this endpoint have completed and
 // have taken effect in the peer's memory. An eager message counts when the peer has
@@ -99,6 +108,8 @@ type flush struct {
 	parent uint32
 }
 
+// addLane adds lane i. Its part completes at once if nothing is in progress on the lane.
+// Otherwise the first such part creates the request, which counts its parts.
 func (f *flush) addLane(i uint32) {
 	w := f.w
 	c := w.slab.Alloc(request.Flush)
@@ -125,6 +136,8 @@ func (f *flush) addLane(i uint32) {
 	}
 }
 
+// request returns the request of the flush, which completes with its last part. It is the zero
+// Request if all parts have completed without an error.
 func (f *flush) request() Request {
 	if f.parent == 0 {
 		return Request{}
@@ -147,16 +160,17 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 	s := request.As[flushOp](&w.slab.Slots[i])
 	l := &w.lanes[s.Lane]
 	if s.stage == flushNew {
-		if st := w.checkOrder(l); st != ucs.OK {
+		if st := l.checkOrder(w.resuming); st != ucs.OK {
 			return st
 		}
 		if h := l.stalledEp(); h != nil && !h.resuming {
 			return ucs.NoResource
 		}
+		// From here on the part has its place: what is posted later does not delay it.
 		s.Parts = 1
 		switch {
 		case l.emul == nil:
-		case l.emul.posted > l.emul.flushed || l.emul.handled < l.emul.sent: // no completed flush covers them
+		case l.emul.unflushed():
 			if st := l.emul.sync(w.slab.Token(i)); st != ucs.InProgress {
 				return st
 			}
@@ -166,13 +180,15 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 				return st
 			}
 		}
-		if s.stage = flushInTransport; w.precedes(s.Lane, i) {
+		if s.stage = flushInTransport; w.slab.precedes(l.unacked, i) {
 			s.stage = flushBehindSends
 			w.slab.Push(&l.unacked, i)
 			l.flushes++
 			return ucs.InProgress
 		}
 	}
+	// All sends before it are acknowledged. A stalled lane does not hold the part back, because
+	// it has had its place already (bypassesStall).
 	st := l.status()
 	if st == ucs.OK {
 		st = l.transport().Flush(uct.FlushRemote, w.slab.Token(i))
@@ -196,28 +212,69 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 	return s.Status
 }
 
-// endFlushes completes the parts of flushes on a lane that closes. No endpoint or
-// remote key uses the lane, so a part has nothing to wait for: it fails only if the
-// lane failed.
-func (w *thread) endFlushes(lane uint32) {
-	for i := uint32(1); int(i) < len(w.slab.Slots); i++ {
-		if s := &w.slab.Slots[i]; s.Op == request.Flush && s.State == request.StateLive && s.Lane == lane && s.Flags&request.FlagChild != 0 {
-			w.unlinkFlush(i)
-			w.end(i, w.lanes[lane].status())
-		}
-	}
+// A transfer refused when it is posted, for its bounds or a missing right, never began, so
+// no flush covers it. But a program that drops the request and flushes must not see
+// success. So a flush reports the refusal, once, unless a caller has read it.
+//
+// thread.unreportedRefusals is an upper bound of the refusals that are neither read nor
+// reported. At 0 a flush skips the search.
+
+// refusedOp is the slot of a refused transfer, which has formRefused.
+type refusedOp struct {
+	_        request.Header
+	form     rmaForm
+	_        uint32
+	endpoint uint64 // id of the endpoint
+	_        [24]byte
 }
 
 // checkOrder returns OK if a flush or fence of the lane would cover all operations before
 // it. It would not cover pending ones: then checkOrder returns NoResource, so that the
 // flush becomes pending behind them.
-func (w *thread) checkOrder(l *lane) ucs.Status {
+func (l *lane) checkOrder(resuming bool) ucs.Status {
 	switch {
 	case l.state == laneFailed:
 		return l.status()
-	case l.pending > 0 && !w.resuming:
+	case l.pending > 0 && !resuming:
 		return ucs.NoResource
 	default:
 		return ucs.OK
+	}
+}
+
+// addRefusals makes the flush fail with the first unread refusal of the endpoint with this id,
+// or of any endpoint if id is 0. It marks all of them as read.
+func (f *flush) addRefusals(id uint64) {
+	w := f.w
+	if w.unreportedRefusals == 0 {
+		return
+	}
+	w.unreportedRefusals = 0
+	b := &w.slab
+	i := uint32(0)
+	for k := b.Unclaimed; k != 0; k = b.Slots[k].Next {
+		s := &b.Slots[k]
+		switch {
+		case s.Op < request.Put || s.Op > request.Fetch || request.As[refusedOp](s).form&formRefused == 0 || s.State != request.StateDone:
+		case id != 0 && request.As[refusedOp](s).endpoint != id:
+			w.unreportedRefusals++
+		default:
+			s.State = request.StateRead
+			if i == 0 {
+				i = k
+			}
+		}
+	}
+	if i == 0 {
+		return
+	}
+	err := w.slotErr(i)
+	if f.parent == 0 {
+		f.parent = w.slab.Alloc(request.Flush)
+		w.slab.Slots[f.parent].EP = f.ep
+	}
+	if s := &w.slab.Slots[f.parent]; s.Status == ucs.OK {
+		s.Status = ucs.InvalidParam
+		w.slab.saveErr(f.parent, err)
 	}
 }

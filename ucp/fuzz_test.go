@@ -64,11 +64,11 @@ func FuzzPackets(f *testing.F) {
 			wi.HandleFailure(uct.Failure{RxConn: s})
 		}
 		e.Abort(nil)
-		for w.t.unexpQueue.Len() > 0 {
+		for w.t.matching.unexpQueue.Len() > 0 {
 			w.TagRecv(nil, 0, 0).Drop()
 		}
-		assert.Zero(t, w.t.budget.used)
-		for _, u := range w.t.unexpected {
+		assert.Zero(t, w.t.matching.budget.used)
+		for _, u := range w.t.matching.unexpected {
 			assert.Zero(t, u)
 		}
 		start := ucs.Now()

@@ -83,7 +83,7 @@ func TestGarbage(t *testing.T) {
 					r.Cancel()
 					r.Drop()
 				}
-				assert.Zero(t, w.t.unexpQueue.Len())
+				assert.Zero(t, w.t.matching.unexpQueue.Len())
 				assert.Zero(t, w.t.pool.Allocated)
 
 				// The source stays failed, others deliver.
@@ -130,7 +130,7 @@ func TestSourceEndsByHalf(t *testing.T) {
 	wi.HandleFailure(uct.Failure{RxConn: 2})
 	_, err := r.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
-	require.Equal(t, 1, wi.w.t.unexpQueue.Len())
+	require.Equal(t, 1, wi.w.t.matching.unexpQueue.Len())
 	buf := make([]byte, 8)
 	_, err = wi.w.TagRecv(buf, 0, 0).Wait(context.Background())
 	require.NoError(t, err)

@@ -100,7 +100,7 @@ func newHandshake(t *testing.T) *handshake {
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 		require.False(t, q.Done())
 	}
-	require.Equal(t, 1, w.t.unexpQueue.Len())
+	require.Equal(t, 1, w.t.matching.unexpQueue.Len())
 	t.Cleanup(func() { // else the close waits for them
 		h.pending.room = 100
 		for _, q := range []Request{h.match, h.rts, h.data} {

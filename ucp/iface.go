@@ -59,22 +59,17 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 		}
 		if d.ID == wire.User {
 			w.count.Inc(cntReceived)
-			return retainedBit(wi.handleUserFast(d, data))
+			if wi.handleUserFast(d, data) {
+				return 1 // the message's memory is retained
+			}
+			return 0
 		}
 	}
 	return wi.handleBatch(mem, ds)
 }
 
-// retainedBit returns the result of HandleAM for a batch of one message.
-func retainedBit(kept bool) uint64 {
-	if kept {
-		return 1
-	}
-	return 0
-}
-
 // handleBatch is HandleAM for batches of several messages, for messages of the protocol,
-// and while rx connections are checked (careful). It returns a bit for each message whose
+// and while rx connections are checked (rxChecks). It returns a bit for each message whose
 // memory is kept.
 //
 //go:noinline
@@ -112,13 +107,8 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 			continue
 		}
 		s := &w.slab.Slots[k]
-		t := request.As[rmaOp](s)
-		posting := (s.Op == request.Put || s.Op == request.Get) && t.off < t.length
-		if s.Parts > 1 || posting {
-			s.Parts--
-			if s.Status == ucs.OK {
-				s.Status = e.Status
-			}
+		if s.Parts > 1 || posting(s) {
+			w.slab.partEnded(k, e.Status)
 			continue
 		}
 		s.Parts = 0
@@ -133,7 +123,7 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 		if s.Status != ucs.OK {
 			st = s.Status
 		}
-		if st == ucs.PeerFailed && w.awaitsReport(k, wi) {
+		if st == ucs.PeerFailed && wi.awaitsReport(k) {
 			continue
 		}
 		w.end(k, st)
@@ -145,15 +135,20 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 // offered only the first of the waiting operations. It moves none, since it would move them
 // behind those that were posted later.
 func (wi *workerIface) HandlePending(ts []uct.Token) int {
-	wi.w.t.resuming = true
+	w := &wi.w.t
+	w.resuming = true
 	n := wi.resume(ts)
-	for !wi.inAsyncTurn && n < len(ts) && wi.w.t.requeueStalled(ts[n]) {
+	for !wi.inAsyncTurn && n < len(ts) && w.requeueStalled(ts[n]) {
 		n++
 		n += wi.resume(ts[n:])
 	}
-	wi.w.t.resuming = false
-	if wi.w.t.numDraining > 0 {
-		wi.w.t.closeDrained()
+	w.resuming = false
+	if w.numDraining > 0 {
+		for i := range w.lanes {
+			if l := &w.lanes[i]; l.state == laneDraining && l.pending == 0 {
+				w.closeIfDrained(uint32(i))
+			}
+		}
 	}
 	return n
 }
@@ -189,8 +184,67 @@ func (wi *workerIface) resume(ts []uct.Token) int {
 	return len(ts)
 }
 
-// HandleFailure fails the operations and messages of a failed connection.
-func (wi *workerIface) HandleFailure(f uct.Failure) {
-	wi.w.t.count.Inc(cntFailures)
-	wi.w.t.connectionFailed(wi, f)
+// handleOther receives all messages but eager tag and active messages in one piece, and
+// every message while an rx connection has to be checked. It reports whether the
+// message's memory is retained.
+//
+//go:noinline
+func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
+	rx := wi.rxConn(d.RxConn)
+	if rx.failed {
+		wi.w.t.count.Inc(cntProtocolError)
+		return false
+	}
+	switch d.ID {
+	case wire.Eager:
+		if wi.w.t.matching.budget.exhausted {
+			rx.requestRndvOnly()
+		}
+		wi.w.t.handleEager(d.Header, data)
+	case wire.Sync:
+		wi.handleSync(rx, d.Header, data)
+	case wire.SyncAck:
+		wi.handleSyncAck(rx, d.Header, data)
+	case wire.RTS:
+		wi.handleRTS(rx, d.Header, data)
+	case wire.RTR:
+		wi.handleRTR(rx, d.Header, data)
+	case wire.RTL:
+		wi.handleRTL(rx, d.Header, data)
+	case wire.Key:
+		wi.handleKey(rx, d.Header, data)
+	case wire.ReadDone:
+		wi.handleReadDone(rx, d.Header, data)
+	case wire.Data:
+		wi.handleData(rx, d.Header, data)
+	case wire.Reject:
+		wi.handleReject(rx, d.Header, data)
+	case wire.Cancel:
+		wi.handleCancel(rx, d.Header, data)
+	case wire.FlowControl:
+		wi.handleFlowControl(rx, d.Header, data)
+	case wire.First:
+		wi.handleFirst(rx, d.Header, data)
+	case wire.Next:
+		wi.handleNext(rx, d.Header, data)
+	case wire.Peer:
+		wi.handlePeerAddress(rx, d.Header, data)
+	case wire.Put:
+		wi.handlePut(rx, d.Header, data)
+	case wire.Get:
+		wi.handleGet(rx, d.Header, data)
+	case wire.AtomicRequest:
+		wi.handleAtomic(rx, d.Header, data)
+	case wire.Flush:
+		wi.handleFlush(rx, data)
+	case wire.GetReply:
+		wi.handleGetReply(rx, d.Header, data)
+	case wire.Reply:
+		wi.handleReply(rx, d.Header, data)
+	case wire.User, wire.UserFirst, wire.UserRTS:
+		return wi.handleUser(rx, d, data)
+	default:
+		wi.protocolError(rx)
+	}
+	return false
 }

@@ -22,6 +22,7 @@ type lane struct {
 
 	maxBcopy      int    // longest message of one ReserveAM
 	ifaceMaxShort int    // longest AMShort message of the iface
+	maxEager      uint64 // longest message that is sent eagerly without flags
 	zcopy         zcopy  // limits of active messages without a copy
 	iface         uint32 // index in Worker.ifaces
 	next          uint32 // next lane of the same peer, by port, or of the free list; 0: the last
@@ -43,19 +44,59 @@ type lane struct {
 	failedRoutes []failedRoute // routes that failed before this one; see lane_failover.go
 }
 
-// laneTo returns the lane to peer over a port, 0 if there is none. There is at most one.
-func (w *thread) laneTo(peer wireup.PeerID, port uint32) uint32 {
-	i := w.laneOf[peer]
-	for i != 0 && w.lanes[i].iface != port {
-		i = w.lanes[i].next
+// laneIndex has the first lane of each peer that has one. The others follow by lane.next,
+// sorted by iface.
+type laneIndex map[wireup.PeerID]uint32
+
+// find returns the lane to peer over an iface, 0 if there is none. There is at most one.
+func (x laneIndex) find(lanes []lane, peer wireup.PeerID, iface uint32) uint32 {
+	i := x[peer]
+	for i != 0 && lanes[i].iface != iface {
+		i = lanes[i].next
 	}
 	return i
+}
+
+// insert inserts lane i into the list of its peer's lanes.
+func (x laneIndex) insert(lanes []lane, i uint32) {
+	l := &lanes[i]
+	before := uint32(0)
+	l.next = x[l.peer]
+	for l.next != 0 && lanes[l.next].iface < l.iface {
+		before, l.next = l.next, lanes[l.next].next
+	}
+	if before != 0 {
+		lanes[before].next = i
+	} else {
+		x[l.peer] = i
+	}
+}
+
+// remove removes lane i from the list of its peer's lanes, if it is there. The next
+// operation to the peer then opens a new lane.
+func (x laneIndex) remove(lanes []lane, i uint32) {
+	l := &lanes[i]
+	before, at := uint32(0), x[l.peer]
+	for at != 0 && at != i {
+		before, at = at, lanes[at].next
+	}
+	switch {
+	case at == 0:
+		return
+	case before != 0:
+		lanes[before].next = l.next
+	case l.next != 0:
+		x[l.peer] = l.next
+	default:
+		delete(x, l.peer)
+	}
+	l.next = 0
 }
 
 // openLane returns the lane to candidate c of the peer's address, which view describes, and
 // adds a reference to it. It connects the lane if it does not exist.
 func (w *thread) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candidate) (uint32, error) {
-	if i := w.laneTo(peer, uint32(c.Local)); i != 0 {
+	if i := w.laneOf.find(w.lanes, peer, uint32(c.Local)); i != 0 {
 		w.retainLane(i)
 		return i, nil
 	}
@@ -78,9 +119,15 @@ func (w *thread) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	l.setIface(wi, view.Entries[c.Remote].Device, w.rndvThresh)
 	w.enterLane(i, laneOpen)
 	w.retainLane(i)
-	w.insertLane(i)
-	w.refreshActive()
-	w.fenceNewLane(peer)
+	w.laneOf.insert(w.lanes, i)
+	w.polling.refreshActive(w.callbacks.pending())
+	// The new lane obeys the earlier fences of the others.
+	for k := w.laneOf[peer]; k != 0; k = w.lanes[k].next {
+		if w.lanes[k].fenced {
+			w.fenceMulti(peer)
+			break
+		}
+	}
 	return i, nil
 }
 
@@ -89,7 +136,7 @@ func (l *lane) setIface(wi *workerIface, domain uint8, rndvThresh uint64) {
 	a := wi.iface.Attr()
 	l.iface, l.domain = uint32(wi.index), domain
 	l.ifaceMaxShort, l.maxBcopy, l.zcopy = a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
-	l.maxFast = int(min(uint64(a.AM.Short), rndvThresh))
+	l.maxEager, l.maxFast = rndvThresh, int(min(uint64(a.AM.Short), rndvThresh))
 	l.update()
 }
 
@@ -110,30 +157,6 @@ func (w *thread) retainLane(i uint32) {
 	l := &w.lanes[i]
 	if l.refs++; l.state == laneDraining {
 		w.enterLane(i, laneOpen)
-	}
-}
-
-// insertLane inserts a lane into the list of its peer's lanes, sorted by port.
-func (w *thread) insertLane(i uint32) {
-	l := &w.lanes[i]
-	before, after := uint32(0), w.laneOf[l.peer]
-	for after != 0 && w.lanes[after].iface < l.iface {
-		before, after = after, w.lanes[after].next
-	}
-	l.next = after
-	w.linkLane(l.peer, before, i)
-}
-
-// linkLane makes lane i the successor of before in the list of peer's lanes. If before is
-// 0, lane i becomes the first.
-func (w *thread) linkLane(peer wireup.PeerID, before, i uint32) {
-	switch {
-	case before != 0:
-		w.lanes[before].next = i
-	case i != 0:
-		w.laneOf[peer] = i
-	default:
-		delete(w.laneOf, peer)
 	}
 }
 
@@ -181,12 +204,31 @@ func (w *thread) releaseLane(i uint32) {
 	}
 }
 
-// drainLane closes a lane without references. The lane drains first if it is in use, if the
-// peer has to receive operations of its pending queue, or if replies on it are not
-// acknowledged.
+// drainLane closes lane i, which has no references. The lane drains first if it is in use, if
+// the peer has to receive operations of its pending queue, or if replies sent on it are not
+// acknowledged. Closing it earlier would hide a lost reply, and the requester would hang.
 func (w *thread) drainLane(i uint32) {
 	l := &w.lanes[i]
-	if l.uses == 0 && (l.pending == 0 || l.state == laneFailed) && !w.drainReplies(i) {
+	drains := l.uses > 0 || l.pending > 0 && l.state != laneFailed
+	hasReply := func(rx *rxConn) bool { return rx != nil && rx.replyLane == i && rx.replySent }
+	if !drains && !w.closing && l.state != laneFailed && slices.ContainsFunc(w.rxConns, hasReply) {
+		// A flush returns when the replies are acknowledged. It is a use of the lane.
+		c := w.slab.Alloc(request.DrainLane)
+		s := &w.slab.Slots[c]
+		s.Lane, s.Flags = i, request.FlagReported
+		w.lanes[i].use()
+		st := w.try(c)
+		if drains = st == ucs.InProgress; !drains {
+			w.lanes[i].unuse()
+			w.slab.release(c)
+		}
+		for _, rx := range w.rxConns {
+			if !drains && st != ucs.OK && hasReply(rx) { // the connection has failed, which is not reported yet
+				rx.leaveReplyLane()
+			}
+		}
+	}
+	if !drains {
 		w.closeLane(i)
 	} else if w.lanes[i].state == laneOpen {
 		w.enterLane(i, laneDraining)
@@ -197,17 +239,6 @@ func (w *thread) drainLane(i uint32) {
 func (w *thread) closeIfDrained(i uint32) {
 	if l := &w.lanes[i]; l.unreferenced() && l.uses == 0 {
 		w.drainLane(i)
-	}
-}
-
-// closeDrained closes the lanes without references whose pending queue has drained.
-//
-//go:noinline
-func (w *thread) closeDrained() {
-	for i := range w.lanes {
-		if l := &w.lanes[i]; l.state == laneDraining && l.pending == 0 {
-			w.closeIfDrained(uint32(i))
-		}
 	}
 }
 
@@ -228,35 +259,31 @@ func (w *thread) closeLane(i uint32) {
 			rx.iface.iface.Disconnect(rx.id)
 		}
 	}
-	w.endFlushes(i)
+	for k := uint32(1); int(k) < len(w.slab.Slots); k++ {
+		// A part of a flush has nothing to wait for: it fails only if the lane failed.
+		if s := &w.slab.Slots[k]; s.Op == request.Flush && s.State == request.StateLive && s.Lane == i && s.Flags&request.FlagChild != 0 {
+			w.unlinkFlush(k)
+			w.end(k, w.lanes[i].status())
+		}
+	}
 	w.completeUnacked(i, ucs.Canceled)
 	w.purgeLane(i, ucs.Canceled)
 	w.endReported(i)
-	w.endFences(i)
+	for k := uint32(1); w.fences > 0 && int(k) < len(w.slab.Slots); k++ { // parts of fences
+		if s := &w.slab.Slots[k]; s.Op == request.Fence && s.State == request.StateLive && s.Lane == i && s.Flags&request.FlagChild != 0 {
+			w.end(k, ucs.Canceled)
+		}
+	}
 	l := &w.lanes[i]
 	ep, port := l.ep, w.ifaces[l.iface]
-	w.removeLane(i)
+	w.laneOf.remove(w.lanes, i)
 	w.peers.Release(l.peer)
 	w.enterLane(i, laneClosed)
 	*l = lane{laneLife: closedLane, next: w.laneFree}
 	w.laneFree = i
 	ep.Close()
 	port.iface.Deactivate()
-	w.refreshActive()
-}
-
-// removeLane removes lane i from its peer's lanes. The next operation to the peer
-// opens a new lane.
-func (w *thread) removeLane(i uint32) {
-	l := &w.lanes[i]
-	before, at := uint32(0), w.laneOf[l.peer]
-	for at != 0 && at != i {
-		before, at = at, w.lanes[at].next
-	}
-	if at != 0 {
-		w.linkLane(l.peer, before, l.next)
-		l.next = 0
-	}
+	w.polling.refreshActive(w.callbacks.pending())
 }
 
 // purgeLane completes the operations on the lane's pending queue with st.
@@ -274,4 +301,21 @@ func (w *thread) laneName(i uint32) string {
 		return ""
 	}
 	return w.ifaces[w.lanes[i].iface].name()
+}
+
+var drainOperation = operation{progress: (*thread).resumeDrain, complete: func(w *thread, i uint32, _ ucs.Status) bool {
+	// The lane closes if nothing else keeps it open.
+	lane := w.slab.Slots[i].Lane
+	w.slab.release(i)
+	w.lanes[lane].unuse()
+	w.closeIfDrained(lane)
+	return true
+}}
+
+func (w *thread) resumeDrain(i uint32) ucs.Status {
+	l := &w.lanes[w.slab.Slots[i].Lane]
+	if l.state == laneFailed {
+		return l.status()
+	}
+	return l.transport().Flush(uct.FlushRemote, w.slab.Token(i))
 }

@@ -68,7 +68,8 @@ func (w *thread) releaseSend(i uint32) {
 	}
 	s.phase = phaseNew
 	if was == phaseExposed {
-		w.unexpose(i)
+		w.slab.detachMem(i)
+		w.lanes[lane].unuse()
 	}
 	w.slab.Unlink(&w.lanes[lane].unacked, i)
 	if was == phaseMatch || was == phaseRTS {
@@ -93,7 +94,7 @@ func (w *thread) resumeFlushes(lane uint32) {
 	for i := w.lanes[lane].unacked.Head; i != 0; {
 		s := &w.slab.Slots[i]
 		next := s.Next
-		if f := request.As[flushOp](s); s.Op == request.Flush && f.stage == flushBehindSends && !w.precedes(lane, i) {
+		if f := request.As[flushOp](s); s.Op == request.Flush && f.stage == flushBehindSends && !w.slab.precedes(w.lanes[lane].unacked, i) {
 			f.stage = flushReady
 			if st := w.try(i); st != ucs.InProgress {
 				w.end(i, st)
@@ -106,10 +107,10 @@ func (w *thread) resumeFlushes(lane uint32) {
 // precedes reports whether an operation that flush i has to wait for is before it in
 // lane.unacked. If the flush is not in the queue, it looks at the whole queue. It waits for
 // sends, and for flushes posted earlier, which must not complete later.
-func (w *thread) precedes(lane, i uint32) bool {
-	ep := w.slab.Slots[i].EP
-	for k := w.lanes[lane].unacked.Head; k != i && k != 0; k = w.slab.Slots[k].Next {
-		if ep == 0 || w.slab.Slots[k].EP == ep {
+func (b *slab) precedes(unacked request.Chain, i uint32) bool {
+	ep := b.Slots[i].EP
+	for k := unacked.Head; k != i && k != 0; k = b.Slots[k].Next {
+		if ep == 0 || b.Slots[k].EP == ep {
 			return true
 		}
 	}

@@ -13,17 +13,24 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// Lane failover: a connection may not be established because a device of either side has no
-// room for another. Then the lane moves to the next best transport to the peer.
+// Lane failover. A device of either side may have no room for another connection, so that a
+// lane cannot connect. Then the lane moves to the next best transport to the peer.
 //
-// Invariants: the lane keeps its index, so endpoints, keys, slots and rx connections still
-// refer to it. Operations posted in the meantime keep their order: they move to a stalled
-// endpoint in front of the new connection and resume behind the worker's address. No
-// operation is carried out twice: uct.Failure.NeverConnected guarantees that nothing was sent on
-// the old connection.
+// Invariants:
 //
-// A lane does not fail over while a peer's memory is read on it, or its own memory is
-// exposed. Nor does it if a remote key on it has no emulation on the other transport.
+//   - The lane keeps its index. Endpoints, keys, slots and rx connections still refer to it.
+//   - No operation is carried out twice. uct.Failure.NeverConnected guarantees that nothing
+//     was sent on the old connection.
+//   - Operations posted in the meantime keep their order. They move to a stalled endpoint in
+//     front of the new connection (moveLane).
+//   - The peer receives this worker's address first, as on every new connection. Then the
+//     control messages follow, then the stalled operations.
+//   - A failed route is not tried again for this peer (failedRoutes), also by lanes that are
+//     opened later. So a lane fails over at most once to each transport.
+//
+// A lane does not fail over while it is in use: memory of the peer is read on it, or memory of
+// this side is exposed to the peer under the old transport's key. Nor does it fail over if a
+// remote key on it has no emulation on the other transport. Then the lane fails (failLane).
 
 // failedRoute is a route that a lane failed over from.
 type failedRoute struct {
@@ -47,7 +54,8 @@ func (w *thread) rankLanes(peer wireup.PeerID, view wireup.View, wants ...wireup
 }
 
 // failOver reports whether lane i, whose connection failed with f, fails over to another
-// transport. If so, it has moved the lane.
+// transport. If so, it has moved the lane. Otherwise nothing but failedRoutes has changed, and
+// the caller fails the lane.
 func (w *thread) failOver(i uint32, f uct.Failure) bool {
 	l := &w.lanes[i]
 	if !f.NeverConnected || f.Err == nil || errors.Is(f.Err, ErrPeerFailed) || l.state == laneFailed || l.uses > 0 || l.refs+l.replyRefs == 0 {
@@ -61,8 +69,10 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 	view := w.peers.View(l.peer)
 	plan, _ := w.rankLanes(l.peer, view, wireup.ForAM)
 	for _, c := range plan[wireup.ForAM] {
+		// The lane takes a transport that has no lane to the peer yet, because there is at most
+		// one. The transport must emulate the operations of the lane's keys.
 		wi := w.ifaces[c.Local]
-		if w.laneTo(l.peer, uint32(c.Local)) != 0 || len(keys) > 0 && !carriesEmulation(wi) {
+		if w.laneOf.find(w.lanes, l.peer, uint32(c.Local)) != 0 || len(keys) > 0 && !carriesEmulation(wi) {
 			continue
 		}
 		ep, err := wi.iface.NewEndpoint(view.Entries[c.Remote].Addr, 0)
@@ -73,30 +83,55 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 			zap.String("peer", shortID(view.Worker)), zap.String("from", w.laneName(i)), zap.String("to", wi.name()), zap.Error(f.Err))
 		w.count.Inc(cntFailover)
 		w.moveLane(i, ep, wi, view.Entries[c.Remote].Device)
+		// From here on the lane stalls every operation, so the order of the steps is not
+		// visible to the peer. The keys come first: pending operations use them.
 		for _, k := range keys {
-			w.emulateKey(k, c)
+			k.emulate(w, c)
 		}
-		w.resumeMoved(i)
+		// The peer receives this worker's address first. Pending messages with parts of the
+		// address are dropped, because their size fits the old transport. The other control
+		// messages wait aside meanwhile, since the queue is in order.
+		l = &w.lanes[i]
+		var others []uint32
+		for k := l.pendingControl.Head; k != 0; {
+			s := &w.slab.Slots[k]
+			next := s.Next
+			if uct.AMID(request.As[controlOp](s).id) == wire.Peer {
+				w.end(k, ucs.Canceled)
+			} else {
+				w.slab.Unlink(&l.pendingControl, k)
+				others = append(others, k)
+			}
+			k = next
+		}
+		if !l.is(slowAddress) || l.emul != nil {
+			l.setSlow(slowAddress, true)
+			w.sendAddress(i)
+		}
+		for _, k := range others {
+			w.slab.Push(&w.lanes[i].pendingControl, k)
+		}
+		w.tryResumeLane(i)
 		return true
 	}
 	return false
 }
 
-// carriesEmulation reports whether active messages of p can carry emulated operations.
+// carriesEmulation reports whether active messages of an iface can carry emulated operations.
 func carriesEmulation(wi *workerIface) bool {
 	return wi.info.Kind == uct.DeviceNet && (&keyLane{iface: wi.iface.Attr()}).carriesEmulation()
 }
 
-// moveLane replaces the endpoint of lane i by ep, of iface context wi. The operations that wait on
-// the old endpoint move to a stalled endpoint in front of ep.
+// moveLane replaces the endpoint of lane i by ep, of wi. The operations that wait on the old
+// endpoint move to a stalled endpoint in front of ep, in their order.
 func (w *thread) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uint8) {
 	l := &w.lanes[i]
 	old, from := l.transport(), w.ifaces[l.iface]
 	var waiting []uct.Token
 	l.ep.PendingPurge(func(t uct.Token) { waiting = append(waiting, t) })
-	w.removeLane(i)
+	w.laneOf.remove(w.lanes, i)
 	l.setIface(wi, domain, w.rndvThresh)
-	w.insertLane(i)
+	w.laneOf.insert(w.lanes, i)
 	h := l.stalledEp()
 	if h == nil && l.emul != nil {
 		h = l.emul.stalled
@@ -114,41 +149,15 @@ func (w *thread) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uin
 	wi.iface.Activate()
 	old.Close()
 	from.iface.Deactivate()
-	w.refreshActive()
-}
-
-// resumeMoved resumes the operations on lane i, which was moved. The peer receives this worker's
-// address before them. Pending messages with parts of the address are dropped, because
-// their size fits the old transport.
-func (w *thread) resumeMoved(i uint32) {
-	l := &w.lanes[i]
-	var others []uint32
-	for k := l.pendingControl.Head; k != 0; {
-		s := &w.slab.Slots[k]
-		next := s.Next
-		if uct.AMID(request.As[controlOp](s).id) == wire.Peer { // its size fits the old transport
-			w.end(k, ucs.Canceled)
-		} else {
-			w.slab.Unlink(&l.pendingControl, k)
-			others = append(others, k)
-		}
-		k = next
-	}
-	if !l.is(slowAddress) || l.emul != nil {
-		l.setSlow(slowAddress, true)
-		w.sendAddress(i)
-	}
-	for _, k := range others {
-		w.slab.Push(&w.lanes[i].pendingControl, k)
-	}
-	w.tryResumeLane(i)
+	w.polling.refreshActive(w.callbacks.pending())
 }
 
 // laneKeys returns the keys that reach the peer's memory by lane i. ok is false if an
-// operation on the lane cannot be emulated.
+// operation on the lane cannot be emulated. That is so if its key has no emulation, or was
+// closed while the operation was in progress.
 func (w *thread) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 	for n, c := range w.cold {
-		if s := &w.eps[n]; !s.inUse || s.peer != w.lanes[i].peer {
+		if s := &w.eps[n]; s.state == epFree || s.peer != w.lanes[i].peer {
 			continue
 		}
 		for o := range c.owned {
@@ -166,15 +175,9 @@ func (w *thread) laneKeys(i uint32) (ks []*keyLane, ok bool) {
 			return nil, false
 		}
 	}
-	return ks, !w.anyTransfer(i, func(s *request.Slot) bool { // operations of a key that was closed in the meantime
-		return !slices.ContainsFunc(ks, func(k *keyLane) bool { return k.has(s) })
+	return ks, !slices.ContainsFunc(w.slab.Slots, func(s request.Slot) bool {
+		return transfersBy(&s, i) && !slices.ContainsFunc(ks, func(k *keyLane) bool { return k.has(&s) })
 	})
-}
-
-// anyTransfer reports whether f returns true for a put, get or atomic in
-// progress on lane i.
-func (w *thread) anyTransfer(i uint32, f func(*request.Slot) bool) bool {
-	return slices.ContainsFunc(w.slab.Slots, func(s request.Slot) bool { return transfersBy(&s, i) && f(&s) })
 }
 
 // transfersBy reports whether s is a put, get or atomic in progress on lane i.
@@ -188,9 +191,9 @@ func (k *keyLane) has(s *request.Slot) bool {
 	return key == uint64(k.rkey) || key == uint64(k.emulKey)
 }
 
-// emulateKey converts k, and the operations posted with it, to emulation on the messages of
+// emulate converts k, and the operations posted with it, to emulation on the messages of
 // its lane, which was moved to c.
-func (w *thread) emulateKey(k *keyLane, c wireup.Candidate) {
+func (k *keyLane) emulate(w *thread, c wireup.Candidate) {
 	old := *k
 	k.local, k.remote, k.iface = c.Local, c.Remote, w.ifaces[c.Local].iface.Attr()
 	if !k.emulOnly {
@@ -200,7 +203,7 @@ func (w *thread) emulateKey(k *keyLane, c wireup.Candidate) {
 	k.setEmulationLimits()
 	for n := range w.slab.Slots {
 		if s := &w.slab.Slots[n]; transfersBy(s, k.lane) && old.has(s) {
-			w.emulateOp(uint32(n), k)
+			w.slab.emulateOp(uint32(n), k)
 		}
 	}
 	if !old.emulOnly {
@@ -210,8 +213,8 @@ func (w *thread) emulateKey(k *keyLane, c wireup.Candidate) {
 
 // emulateOp converts the operation in slot i, of which nothing was posted, to an emulated
 // operation of k.
-func (w *thread) emulateOp(i uint32, k *keyLane) {
-	s := request.As[rmaOp](&w.slab.Slots[i])
+func (b *slab) emulateOp(i uint32, k *keyLane) {
+	s := request.As[rmaOp](&b.Slots[i])
 	s.key = uint64(k.rkey)
 	switch s.Op {
 	case request.Put:
@@ -222,5 +225,5 @@ func (w *thread) emulateOp(i uint32, k *keyLane) {
 		s.form = s.form&^formBounced | formEmulated
 		return
 	}
-	w.slab.detachMem(i)
+	b.detachMem(i)
 }

@@ -23,7 +23,7 @@ import (
 //
 //   - When a lane is stalled, older operations may be in the transport's pending queue.
 //     requeueStalled inserts them before everything posted since (older counts them).
-//   - When a lane is resumed, resumeStalled retries the operations in order. When one gets
+//   - When a lane is resumed, tryResumeLane retries the operations in order. When one gets
 //     NoResource, it and all after it move to the transport's pending queue, so that no
 //     flush overtakes them.
 //
@@ -81,34 +81,16 @@ func (w *thread) stallLane(i uint32) {
 func (w *thread) tryResumeLane(i uint32) {
 	l := &w.lanes[i]
 	h := l.stalledEp()
-	if h == nil || h.resuming || l.is(slowNoCredit) || l.emul.mustStall() || l.state == laneFailed {
+	if h == nil || h.resuming || l.is(slowNoCredit) || l.state == laneFailed {
 		return
+	}
+	if e := l.emul; e != nil && (e.outstanding >= emulMaxReplies || e.handled < e.stallUntil || e.fence != 0) {
+		return // emulated operations or a fence require that the lane is stalled
 	}
 	h.resuming = true
 	nested := w.resuming
 	w.resuming = true
-	k := w.resumeStalled(i, h)
-	w.resuming = nested
-	h.pending = append(h.pending[:0], h.pending[k:]...)
-	if l = &w.lanes[i]; h.resuming && l.stalledEp() == h {
-		l.ep = h.Endpoint
-		l.setSlow(slowStalled, false)
-		w.updateKeyFastPaths(i)
-	}
-}
-
-// mustStall reports whether emulated operations or a fence require that the lane is
-// stalled.
-func (e *emulEndpoint) mustStall() bool {
-	return e != nil && (e.outstanding >= emulMaxReplies || e.handled < e.stallUntil || e.fence != 0)
-}
-
-// resumeStalled retries the pending operations of h in order. When one gets NoResource, it and
-// all after it move to the transport's pending queue, so that no flush overtakes them.
-// resumeStalled stops if lane i is stalled again or has ended. It returns the number of
-// operations that it removed from h.waiting.
-func (w *thread) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
-	wi, behind := w.ifaces[w.lanes[i].iface], false
+	wi, behind, k := w.ifaces[l.iface], false, 0
 	for k < len(h.pending) && h.resuming && w.lanes[i].stalledEp() == h {
 		h.single[0] = h.pending[k]
 		if !behind && wi.resume(h.single[:]) == 1 {
@@ -132,7 +114,13 @@ func (w *thread) resumeStalled(i uint32, h *stalledEndpoint) (k int) {
 			}
 		}
 	}
-	return k
+	w.resuming = nested
+	h.pending = append(h.pending[:0], h.pending[k:]...)
+	if l = &w.lanes[i]; h.resuming && l.stalledEp() == h {
+		l.ep = h.Endpoint
+		l.setSlow(slowStalled, false)
+		w.updateKeyFastPaths(i)
+	}
 }
 
 // requeueStalled moves t, which the transport of a stalled lane offers, to the
@@ -177,7 +165,7 @@ func (w *thread) updateKeyFastPaths(i uint32) {
 	}
 	peer := w.lanes[i].peer
 	for k := range w.eps {
-		if s := &w.eps[k]; !s.inUse || s.peer != peer || w.cold[uint32(k)] == nil {
+		if s := &w.eps[k]; s.state == epFree || s.peer != peer || w.cold[uint32(k)] == nil {
 			continue
 		}
 		for c := range w.cold[uint32(k)].owned {
@@ -186,5 +174,147 @@ func (w *thread) updateKeyFastPaths(i uint32) {
 				key.openFast()
 			}
 		}
+	}
+}
+
+// The operations of a stalledEndpoint return NoResource until it is open.
+
+func (h *stalledEndpoint) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
+	if h.resuming {
+		return h.Endpoint.AMShort(id, hdr, p)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
+	if h.resuming {
+		return h.Endpoint.AMUint64(id, hdr, v)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) AMZcopy(id uct.AMID, hdr uint64, head []byte, v []uct.Vec, t uct.Token) uct.Status {
+	if h.resuming {
+		return h.Endpoint.AMZcopy(id, hdr, head, v, t)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) ReserveAM(id uct.AMID, hdr uint64, n int) ([]byte, uct.Status) {
+	if h.resuming {
+		return h.Endpoint.ReserveAM(id, hdr, n)
+	}
+	return nil, ucs.NoResource
+}
+
+func (h *stalledEndpoint) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
+	if h.resuming {
+		return h.Endpoint.PutShort(p, addr, k)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
+	if h.resuming {
+		return h.Endpoint.PutUint64(v, addr, k)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) PutBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	if h.resuming {
+		return h.Endpoint.PutBcopy(p, addr, k, t)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) PutZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	if h.resuming {
+		return h.Endpoint.PutZcopy(v, addr, k, t)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) GetShort(p []byte, addr uint64, k uct.RKey) uct.Status {
+	if h.resuming {
+		return h.Endpoint.GetShort(p, addr, k)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) GetUint64(addr uint64, k uct.RKey, t uct.Token) (uint64, uct.Status) {
+	if h.resuming {
+		return h.Endpoint.GetUint64(addr, k, t)
+	}
+	return 0, ucs.NoResource
+}
+
+func (h *stalledEndpoint) GetBcopy(p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	if h.resuming {
+		return h.Endpoint.GetBcopy(p, addr, k, t)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) GetZcopy(v []uct.Vec, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	if h.resuming {
+		return h.Endpoint.GetZcopy(v, addr, k, t)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) Atomic32(op uct.AtomicOp, v uint32, addr uint64, k uct.RKey) uct.Status {
+	if h.resuming {
+		return h.Endpoint.Atomic32(op, v, addr, k)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) Atomic64(op uct.AtomicOp, v, addr uint64, k uct.RKey) uct.Status {
+	if h.resuming {
+		return h.Endpoint.Atomic64(op, v, addr, k)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) Fetch32(op uct.AtomicOp, v, cmp uint32, addr uint64, k uct.RKey, t uct.Token) (uint32, uct.Status) {
+	if h.resuming {
+		return h.Endpoint.Fetch32(op, v, cmp, addr, k, t)
+	}
+	return 0, ucs.NoResource
+}
+
+func (h *stalledEndpoint) Fetch64(op uct.AtomicOp, v, cmp, addr uint64, k uct.RKey, t uct.Token) (uint64, uct.Status) {
+	if h.resuming {
+		return h.Endpoint.Fetch64(op, v, cmp, addr, k, t)
+	}
+	return 0, ucs.NoResource
+}
+
+func (h *stalledEndpoint) Flush(k uct.FlushKind, t uct.Token) uct.Status {
+	if h.resuming {
+		return h.Endpoint.Flush(k, t)
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) Fence() uct.Status {
+	if h.resuming {
+		return h.Endpoint.Fence()
+	}
+	return ucs.NoResource
+}
+
+func (h *stalledEndpoint) PendingAdd(t uct.Token) uct.Status {
+	h.pending = append(h.pending, t)
+	return ucs.OK
+}
+
+func (h *stalledEndpoint) PendingPurge(f func(uct.Token)) {
+	h.Endpoint.PendingPurge(f)
+	ts := h.pending
+	h.pending, h.numOlder = nil, 0
+	for _, t := range ts {
+		f(t)
 	}
 }

@@ -61,6 +61,28 @@ func TestLaneTransitions(t *testing.T) {
 	}
 }
 
+// Every transition of an endpoint either happens, or panics and changes nothing.
+func TestEndpointTransitions(t *testing.T) {
+	want := map[epState][]epState{
+		epFree:   {epIdle},
+		epIdle:   {epFree, epActive},
+		epActive: {epFree, epFailed},
+		epFailed: {epFree},
+	}
+	for from := range numEpStates {
+		for to := range numEpStates {
+			s := epSlot{state: from}
+			if slices.Contains(want[from], to) {
+				s.enter(to)
+				assert.Equal(t, to, s.state)
+				continue
+			}
+			assert.Panics(t, func() { s.enter(to) }, "%d to %d", from, to)
+			assert.Equal(t, from, s.state)
+		}
+	}
+}
+
 // Which lanes stay open for work in progress alone, and for their pending queue alone.
 func TestLaneReferences(t *testing.T) {
 	for s := range numLaneStates {
@@ -109,7 +131,7 @@ func TestFlushOfDrainingLaneThatFails(t *testing.T) {
 	require.True(t, first.Done())
 	i := w.t.eps[w.t.endpoint(e)].lane
 	w.t.lanes[i].ep = &busy{full: &full{recorder: r}}
-	w.t.reply(w.t.rxConns[1], control{id: wire.FlowControl}) // it belongs to no endpoint
+	w.t.rxConns[1].reply(control{id: wire.FlowControl}) // it belongs to no endpoint
 	f := w.Flush()
 	require.False(t, f.Done())
 	e.Abort(nil)

@@ -34,7 +34,7 @@ func TestLookAroundBeforeSleep(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, c.Close()) })
 		w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle, Spin: 1})
 		require.NoError(t, err)
-		require.NotNil(t, w.t.sleeper.set, "Linux has event descriptors")
+		require.NotNil(t, w.t.polling.sleeper.set, "Linux has event descriptors")
 		wi := w.t.ifaces[0]
 		wi.iface = lookedAt{wi.iface, wi, counts}
 		for range periodicPasses - armPasses {

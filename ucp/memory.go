@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucp/internal/keycodec"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -239,4 +240,145 @@ func (m *MemHandle) closeRegions() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Access is a set of rights to registered memory. The zero Access grants all of them.
+type Access uint8
+
+// Access rights. The local program can always access its own memory.
+const (
+	AccessLocal        Access = 1 << iota // local access alone; no peer reaches the memory
+	AccessRemotePut                       // peers may write it
+	AccessRemoteGet                       // peers may read it
+	AccessRemoteAtomic                    // peers may perform atomics on it
+)
+
+const accessAll = AccessLocal | AccessRemotePut | AccessRemoteGet | AccessRemoteAtomic
+
+// MemConfig configures how memory is registered or allocated. The zero value is valid.
+type MemConfig struct {
+	// Access is the set of the peers' rights.
+	Access Access
+	// NoPin leaves memory unpinned, or its pages unallocated, until first use, if the
+	// transport supports that.
+	NoPin bool
+	// Huge asks for huge pages; it is a hint.
+	Huge bool
+}
+
+// flags returns the configuration as uct flags.
+func (c MemConfig) flags() (uct.MemFlags, error) {
+	if c.Access&^accessAll != 0 {
+		return 0, fmt.Errorf("unknown Access %#x: %w", c.Access&^accessAll, ErrInvalid)
+	}
+	a := c.Access
+	if a == 0 {
+		a = accessAll
+	}
+	var f uct.MemFlags
+	for _, m := range []struct {
+		set  bool
+		flag uct.MemFlags
+	}{
+		{a&AccessRemotePut != 0, uct.MemRemotePut},
+		{a&AccessRemoteGet != 0, uct.MemRemoteGet},
+		{a&AccessRemoteAtomic != 0, uct.MemRemoteAtomic},
+		{c.NoPin, uct.MemNoPin},
+		{c.Huge, uct.MemHuge},
+	} {
+		if m.set {
+			f |= m.flag
+		}
+	}
+	return f, nil
+}
+
+// MemInfo describes registered memory.
+type MemInfo struct {
+	// Base is the address of the first byte. Len is the size in bytes.
+	Base uint64
+	Len  int
+	// Access is the set of rights in force, with AccessLocal.
+	Access Access
+	// Allocated reports whether Context.Allocate made the memory.
+	Allocated bool
+	// Transports lists the transports that reach the memory ("shm", "rc/eth0"). Refused
+	// lists the others with their reasons.
+	Transports []string
+	Refused    []uct.Refusal
+}
+
+// Query returns a description of the memory.
+func (m *MemHandle) Query() MemInfo {
+	i := MemInfo{
+		Base: m.base, Len: len(m.buf), Access: AccessLocal, Allocated: m.allocated,
+		Refused: slices.Clone(m.refused),
+	}
+	for flag, a := range map[uct.MemFlags]Access{
+		uct.MemRemotePut: AccessRemotePut, uct.MemRemoteGet: AccessRemoteGet, uct.MemRemoteAtomic: AccessRemoteAtomic,
+	} {
+		if m.access&flag != 0 {
+			i.Access |= a
+		}
+	}
+	for _, r := range m.regions {
+		i.Transports = append(i.Transports, r.name)
+	}
+	return i
+}
+
+// memInUse reports whether an operation of one of the context's ThreadMulti workers
+// uses memory of buf. It does not look at other workers: only their own goroutine
+// may read their state.
+func (x *Context) memInUse(buf []byte) bool {
+	x.mu.Lock()
+	var ws []*Worker
+	for c := range x.owned {
+		if w, ok := c.(*Worker); ok && w.t.am.multi {
+			ws = append(ws, w)
+		}
+	}
+	x.mu.Unlock()
+	for _, w := range ws {
+		w.t.lock()
+		used := w.t.slab.uses(buf)
+		w.t.unlock()
+		if used {
+			return true
+		}
+	}
+	return false
+}
+
+// uses reports whether an operation in progress uses memory of buf.
+func (b *slab) uses(buf []byte) bool {
+	for i := range b.Slots {
+		s := &b.Slots[i]
+		if s.State != request.StateLive {
+			continue
+		}
+		switch s.Op {
+		case request.TagSend, request.TagSendV, request.TagSendSync, request.TagRecv, request.AMSend, request.AMRecv, request.AMFetch, request.Put, request.Get:
+		default: // it does not use the caller's memory until it completes
+			continue
+		}
+		if overlap(b.Bufs[i], buf) {
+			return true
+		}
+		for _, p := range b.vecs[uint32(i)] {
+			if overlap(p, buf) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// overlap reports whether a and b have a byte in common.
+func overlap(a, b []byte) bool {
+	if len(a) == 0 || len(b) == 0 {
+		return false
+	}
+	x, y := addressOf(a), addressOf(b)
+	return x-y < uint64(len(b)) || y-x < uint64(len(a))
 }

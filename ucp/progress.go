@@ -1,6 +1,10 @@
 package ucp
 
 import (
+	"math"
+	"slices"
+	"time"
+
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -15,6 +19,22 @@ const (
 	// passes over an inactive iface with a readable EventFD, at most
 	servePasses = 1100
 )
+
+// polling is the part of a worker that looks for work: it polls the ifaces, and blocks on
+// their descriptors.
+type polling struct {
+	moreWork    bool       // a pass has more to do than to progress firstActive
+	passes      uint32     // since the last call of doPeriodic
+	firstActive progresser // the first active iface, or noIface
+
+	active          []progresser
+	ifaces          []*workerIface
+	serviceInterval time.Duration // longest sleep while ifaces are active; 0: no limit
+	slow            slowPoll
+	wake            wakeup
+	sleeper         sleeper
+	eviction        idleEviction
+}
 
 // progresser is the part of an iface that each pass uses.
 type progresser interface{ Progress(budget int) int }
@@ -39,12 +59,12 @@ func (w *thread) progress() int {
 	if w.locked {
 		return w.progressLocked()
 	}
-	n := w.firstActive.Progress(batch)
-	if w.moreWork {
+	n := w.polling.firstActive.Progress(batch)
+	if w.polling.moreWork {
 		n += w.progressMore()
 	}
-	w.passes += uint32(n+busyItems) / busyItems
-	if w.passes >= periodicPasses {
+	w.polling.passes += uint32(n+busyItems) / busyItems
+	if w.polling.passes >= periodicPasses {
 		n += w.doPeriodic()
 	}
 	return n
@@ -59,21 +79,21 @@ func (w *thread) progressLocked() int {
 	if !w.am.multi && w.am.inHandler {
 		return 0 // a handler called it
 	}
-	if w.lockWaiters.Load() > 0 {
-		w.giveWay()
+	if w.owner.lockWaiters.Load() > 0 {
+		w.owner.giveWay()
 	}
 	// The lock's owner is progressing, or releases the lock before the next call.
-	for k := 0; !w.mu.TryLock(); k++ {
+	for k := 0; !w.owner.mu.TryLock(); k++ {
 		if k == progressTries {
 			return 0
 		}
 		cpu.Pause()
 	}
-	if w.owner.held {
+	if w.owner.state != ownerNone {
 		w.unlockShared()
 		return 0
 	}
-	w.owner.held = true
+	w.owner.state = ownerRuns
 	n := w.pass()
 	w.releaseProgress()
 	return n
@@ -86,14 +106,14 @@ const progressTries = 16
 // pass is one pass of Progress. The caller holds the lock and the progress ownership. It
 // runs no callbacks.
 func (w *thread) pass() int {
-	n := w.firstActive.Progress(batch)
-	if len(w.active) > 1 {
-		for _, f := range w.active[1:] {
+	n := w.polling.firstActive.Progress(batch)
+	if len(w.polling.active) > 1 {
+		for _, f := range w.polling.active[1:] {
 			n += f.Progress(batch)
 		}
 	}
-	w.passes += 1 + uint32(n)/busyItems
-	if w.passes >= periodicPasses {
+	w.polling.passes += 1 + uint32(n)/busyItems
+	if w.polling.passes >= periodicPasses {
 		n += w.doPeriodic()
 	}
 	return n
@@ -105,18 +125,13 @@ func (w *thread) pass() int {
 //go:noinline
 func (w *thread) progressMore() int {
 	n := 0
-	for _, f := range w.active[min(1, len(w.active)):] {
+	for _, f := range w.polling.active[min(1, len(w.polling.active)):] {
 		n += f.Progress(batch)
 	}
-	if len(w.dueCallbacks)+len(w.am.failureCalls) > 0 {
+	if w.callbacks.pending() {
 		w.runCallbacks()
 	}
 	return n
-}
-
-// updateMoreWork updates odd: it reports whether a pass has more to do than to progress one.
-func (w *thread) updateMoreWork() {
-	w.moreWork = len(w.active) > 1 || len(w.dueCallbacks)+len(w.am.failureCalls) > 0
 }
 
 // slowPoll is the state of the slow looks, in which a spinning worker serves its
@@ -141,52 +156,51 @@ func (s *slowPoll) init(c *config.Set) {
 //
 //go:noinline
 func (w *thread) doPeriodic() int {
-	s := &w.slow
-	s.passes += w.passes
-	w.passes = 0
+	s := &w.polling.slow
+	s.passes += w.polling.passes
+	w.polling.passes = 0
 	now := ucs.Now()
 	w.slab.Tidy(now)
 	w.am.retainer.service()
-	w.eviction.evictIdle(now)
-	if w.show != nil {
-		w.show.publishIfDue(w, now)
+	w.polling.eviction.evictIdle(now)
+	if d := w.show; d != nil {
+		d.armed.Store(false)
+		if d.requested.Load() || !now.Before(d.next) {
+			d.publish(w, now)
+			d.notifyReader()
+		}
 	}
 	if s.passes < s.everyPasses && now.Before(s.due) {
 		return 0
 	}
 	s.passes, s.due = 0, now+s.every
-	return w.serveInactive()
+	return w.polling.serveInactive(w.callbacks.pending())
 }
 
 // serveInactive serves the ifaces without active endpoints: those whose EventFD is readable
 // and those that are not armed.
-func (w *thread) serveInactive() (done int) {
-	if len(w.active) < len(w.ifaces) {
-		done = w.pollInactive()
-	}
-	w.refreshActive()
-	return done
-}
-
-func (w *thread) pollInactive() (done int) {
-	var ready [16]shmem.Event
-	n := 0
-	if w.slow.set != nil {
-		n, _ = w.slow.set.Wait(ready[:], 0) // if it fails, no iface is known to be ready
-	}
-	for _, e := range ready[:n] {
-		if e.Data < uint64(len(w.ifaces)) {
-			done += w.ifaces[e.Data].serve()
+func (p *polling) serveInactive(callbacks bool) (done int) {
+	if len(p.active) < len(p.ifaces) {
+		var ready [16]shmem.Event
+		n := 0
+		if p.slow.set != nil {
+			n, _ = p.slow.set.Wait(ready[:], 0) // if it fails, no iface is known to be ready
 		}
-	}
-	for _, wi := range w.ifaces {
-		if wi.state != ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
-			done += wi.iface.Progress(batch)
-			if w.slow.set != nil {
-				wi.arm(uct.EventRecv)
+		for _, e := range ready[:n] {
+			if e.Data < uint64(len(p.ifaces)) {
+				done += p.ifaces[e.Data].serve()
+			}
+		}
+		for _, wi := range p.ifaces {
+			if wi.state != ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
+				done += wi.iface.Progress(batch)
+				if p.slow.set != nil {
+					wi.arm(uct.EventRecv)
+				}
 			}
 		}
 	}
+	p.refreshActive(callbacks)
 	return done
 }
 
@@ -216,23 +230,129 @@ func (wi *workerIface) arm(k uct.EventKind) ucs.Status {
 	return st
 }
 
-// refreshActive updates the list of ifaces that each pass progresses, and serviceInterval.
-func (w *thread) refreshActive() {
-	w.active, w.serviceInterval = w.active[:0], 0
-	for _, wi := range w.ifaces {
-		if wi.iface.ActiveEndpoints() > 0 || w.slow.all {
+// refreshActive updates what each pass does, and serviceInterval. callbacks reports that
+// callbacks are due.
+func (p *polling) refreshActive(callbacks bool) {
+	p.active, p.serviceInterval = p.active[:0], 0
+	for _, wi := range p.ifaces {
+		if wi.iface.ActiveEndpoints() > 0 || p.slow.all {
 			wi.state = ifaceActive
-			w.active = append(w.active, wi.iface)
-			if d := wi.iface.Attr().FailureWithin; d > 0 && d < config.Forever && (w.serviceInterval == 0 || d/serviceShare < w.serviceInterval) {
-				w.serviceInterval = max(d/serviceShare, shortSleep)
+			p.active = append(p.active, wi.iface)
+			if d := wi.iface.Attr().FailureWithin; d > 0 && d < config.Forever && (p.serviceInterval == 0 || d/serviceShare < p.serviceInterval) {
+				p.serviceInterval = max(d/serviceShare, shortSleep)
 			}
 		} else if wi.state == ifaceActive {
 			wi.state = ifaceInactive
 		}
 	}
-	w.firstActive = noIface{}
-	if len(w.active) > 0 {
-		w.firstActive = w.active[0]
+	p.firstActive = noIface{}
+	if len(p.active) > 0 {
+		p.firstActive = p.active[0]
 	}
-	w.updateMoreWork()
+	p.moreWork = len(p.active) > 1 || callbacks
+}
+
+// idleEviction evicts idle connections. It keeps the number of active connections of a worker,
+// over all its ifaces, at or below a bound. Above the bound it suspends idle connections,
+// least recently used first. The transport resumes a suspended connection on use.
+type idleEviction struct {
+	maxActive int // bound on active connections; math.MaxInt: no bound, look does nothing
+	caches    []uct.ConnectionCache
+	due       ucs.Time
+	since     []ucs.Time
+}
+
+// evictInterval is the interval between two searches for idle connections.
+const evictInterval = 10 * time.Millisecond
+
+// evictIdle suspends idle connections if there are more active ones than the bound. Below the
+// bound it looks at the connections too, so that the ifaces know which were used last.
+func (l *idleEviction) evictIdle(now ucs.Time) {
+	if l.maxActive == math.MaxInt || now.Before(l.due) {
+		return
+	}
+	l.due = now.Add(evictInterval)
+	since := l.since[:0]
+	for _, f := range l.caches {
+		since = f.Candidates(now, since)
+	}
+	l.since = since
+	excess := l.excess()
+	if excess <= 0 || len(since) == 0 {
+		return
+	}
+	slices.Sort(since)
+	t := since[min(excess, len(since))-1]
+	for _, f := range l.caches {
+		excess -= f.Evict(now, t, excess)
+	}
+}
+
+// excess returns the number of active connections above the bound. It is negative below it.
+func (l *idleEviction) excess() int {
+	n := -l.maxActive
+	for _, f := range l.caches {
+		n += f.Active()
+	}
+	return n
+}
+
+// With ThreadMulti, operations that waited for a connection are sent although no
+// goroutine progresses the worker: the transport's async goroutine resumes them. It
+// tries to acquire the worker's lock and the progress ownership, and never waits for
+// either. With both it acts as the goroutine that progresses, but it receives no
+// message and runs no callback of the program. Callbacks that become due meanwhile
+// run in the next pass of the program.
+
+const (
+	// resumeTurn is how long a turn starts operations. Those started last, and what
+	// they put on the wire together, are done within 50 us.
+	resumeTurn = 25 * time.Microsecond
+	// resumeAgain is the delay until the next turn. While no operation moves, the delay
+	// doubles up to resumeRest.
+	resumeAgain = 500 * time.Microsecond
+	resumeRest  = 16 * time.Millisecond
+)
+
+// resumeUnattended resumes the operations that wait on the port's lanes, for one turn.
+// It returns the delay until the next turn; a negative delay means none.
+func (wi *workerIface) resumeUnattended() time.Duration {
+	w := &wi.w.t
+	if !w.owner.mu.TryLock() {
+		return resumeAgain
+	}
+	f, ok := wi.iface.(uct.Unattended)
+	if !ok || w.closed.Load() {
+		w.unlockShared()
+		return -1
+	}
+	if w.owner.state != ownerNone {
+		// An owner that polls resumes them. One that sleeps was woken by the transport.
+		again := resumeAgain
+		if w.owner.state == ownerSleeps || !f.PendingLeft() {
+			again = -1
+		}
+		w.unlockShared()
+		return again
+	}
+	w.owner.state = ownerRuns
+	wi.inAsyncTurn = true
+	moved, left := f.ResumePending(ucs.Now().Add(resumeTurn))
+	wi.inAsyncTurn = false
+	due := w.callbacks.pending()
+	w.owner.transfer(&w.slab)
+	w.unlockShared()
+	if due {
+		w.polling.signal() // a program that sleeps on EventFD runs them
+	}
+	switch {
+	case !left:
+		wi.resumeDelay = 0
+		return -1
+	case moved > 0:
+		wi.resumeDelay = resumeAgain
+	default:
+		wi.resumeDelay = min(max(2*wi.resumeDelay, resumeAgain), resumeRest)
+	}
+	return wi.resumeDelay
 }

@@ -15,7 +15,7 @@ type waiter struct {
 	id      uint64 // of the operation; 0: none
 	consume bool   // consume the result
 
-	// Guarded by Worker.mu.
+	// Guarded by progressOwner.mu.
 	m        Message
 	err      error
 	cause    wakeCause
@@ -91,9 +91,6 @@ func (x *waiter) await(ctx context.Context, spin bool) bool {
 	}
 }
 
-// awaitWake waits for the wake-up of a parked x, whose fate is decided.
-func (x *waiter) awaitWake() { <-x.sema }
-
 // wake wakes x, whose fate is decided. The caller does not hold the lock.
 func (x *waiter) wake(w *thread) {
 	w.owner.waking.Add(1)
@@ -103,77 +100,75 @@ func (x *waiter) wake(w *thread) {
 }
 
 // addToWake adds x to the goroutines to be woken when the lock is released.
-func (b *progressOwner) addToWake(x *waiter) {
-	if b.toWake == nil {
-		b.toWakeTail = &b.toWake
+func (o *progressOwner) addToWake(x *waiter) {
+	if o.toWake == nil {
+		o.toWakeTail = &o.toWake
 	}
-	*b.toWakeTail = x
-	b.toWakeTail = &x.wakeNext
+	*o.toWakeTail = x
+	o.toWakeTail = &x.wakeNext
 }
 
-// enqueueWaiter adds x to the queue for the progress ownership and to the waiters of its
+// enqueue adds x to the queue for the progress ownership and to the waiters of its
 // operation. A sleeping owner is added to the latter only. A waiter without an
 // operation goes to the front of the queue, since it does not leave with the next
 // completion.
-func (w *thread) enqueueWaiter(x *waiter, sleeps bool) {
-	b := &w.owner
+func (o *progressOwner) enqueue(b *slab, x *waiter, sleeps bool) {
 	x.sleeps = sleeps
 	if x.id != 0 {
 		i := uint32(x.id)
-		w.slab.Slots[i].Flags |= request.FlagNotify | request.FlagExtra
-		n := w.slab.listener(i)
+		b.Slots[i].Flags |= request.FlagNotify | request.FlagExtra
+		n := b.listener(i)
 		x.nextOfOp, n.waiters = n.waiters, x
 	}
 	switch {
 	case sleeps:
-	case b.first == nil:
-		b.first, b.last = x, x
+	case o.first == nil:
+		o.first, o.last = x, x
 	case x.id == 0:
-		x.next, b.first.prev, b.first = b.first, x, x
+		x.next, o.first.prev, o.first = o.first, x, x
 	default:
-		x.prev, b.last.next, b.last = b.last, x, x
+		x.prev, o.last.next, o.last = o.last, x, x
 	}
 }
 
-// removeWaiter removes x, whose fate is not decided, from both.
-func (w *thread) removeWaiter(x *waiter) {
+// remove removes x, whose fate is not decided, from both.
+func (o *progressOwner) remove(b *slab, x *waiter) {
 	if x.id != 0 {
-		p := &w.slab.listener(uint32(x.id)).waiters
+		p := &b.listener(uint32(x.id)).waiters
 		for *p != x {
 			p = &(*p).nextOfOp
 		}
 		*p, x.nextOfOp = x.nextOfOp, nil
 	}
-	w.dequeueWaiter(x)
+	o.dequeueWaiter(x)
 }
 
 // dequeueWaiter removes x from the queue for the progress ownership.
-func (w *thread) dequeueWaiter(x *waiter) {
+func (o *progressOwner) dequeueWaiter(x *waiter) {
 	if x.sleeps {
 		return
 	}
-	b := &w.owner
 	if x.prev != nil {
 		x.prev.next = x.next
 	} else {
-		b.first = x.next
+		o.first = x.next
 	}
 	if x.next != nil {
 		x.next.prev = x.prev
 	} else {
-		b.last = x.prev
+		o.last = x.prev
 	}
 	x.next, x.prev = nil, nil
 }
 
 // resolveWaiter ends the wait of x with f. x is no longer in the list of its operation.
-func (w *thread) resolveWaiter(x *waiter, f wakeCause) {
+func (o *progressOwner) resolveWaiter(x *waiter, f wakeCause) {
 	x.nextOfOp = nil
 	x.cause = f
 	if x.sleeps {
-		w.owner.mustWake = true // unlockSlow signals the sleeping owner
+		o.mustWake = true // unlockSlow signals the sleeping owner
 		return
 	}
-	w.dequeueWaiter(x)
-	w.owner.addToWake(x)
+	o.dequeueWaiter(x)
+	o.addToWake(x)
 }

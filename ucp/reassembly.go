@@ -38,21 +38,22 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 		return
 	}
 	rx.fragSeq++
-	if i := w.posted.Match(tag); i != 0 {
-		w.reassembleInto(rx, i)
+	if i := w.matching.posted.Match(tag); i != 0 {
+		rx.reassembleInto(i)
 	} else {
 		rx.into = reasmPool
 		rx.chunk = w.allocBudgeted(int(min(rx.total, maxPrealloc)))
-		rx.unexpID = w.addUnexpected(tag, unexpected{kind: unexpPartial, n: rx.total, rx: rx.index})
-		if w.budget.exhausted {
-			w.requestRndvOnly(rx)
+		rx.unexpID = w.matching.add(w.count, tag, unexpected{kind: unexpPartial, n: rx.total, rx: rx.index})
+		if w.matching.budget.exhausted {
+			rx.requestRndvOnly()
 		}
 	}
-	w.addFragment(rx, data)
+	rx.addFragment(data)
 }
 
 // reassembleInto directs the remaining fragments of s's message to the receive in slot i.
-func (w *thread) reassembleInto(rx *rxConn, i uint32) {
+func (rx *rxConn) reassembleInto(i uint32) {
+	w := rx.w
 	rx.into, rx.recvSlot = reasmRecv, i
 	r := request.As[recvOp](&w.slab.Slots[i])
 	r.tag, r.length = rx.tag, rx.total
@@ -65,35 +66,49 @@ func (wi *workerIface) handleNext(rx *rxConn, number uint64, data []byte) {
 	case rx.into == reasmNone || number != uint64(rx.fragSeq) || uint64(len(data)) > rx.total-rx.got:
 		wi.protocolError(rx)
 	case len(data) == 0:
-		wi.w.t.dropPartial(rx, ucs.Canceled) // the sender canceled it
+		rx.dropPartial(ucs.Canceled) // the sender canceled it
 	default:
-		wi.w.t.addFragment(rx, data)
+		rx.addFragment(data)
 	}
 }
 
 // addFragment copies data to the destination of the message, and completes the message with its
 // last byte.
-func (w *thread) addFragment(rx *rxConn, data []byte) {
+func (rx *rxConn) addFragment(data []byte) {
+	w := rx.w
 	switch rx.into {
 	case reasmRecv:
 		if b := w.slab.Bufs[rx.recvSlot]; rx.got < uint64(len(b)) {
 			copy(b[rx.got:], data)
 		}
 	case reasmPool, reasmHandler:
-		old := w.pool.Bytes(rx.chunk)
-		if n := rx.got + uint64(len(data)); n > uint64(len(old)) { // the memory doubles up to the length of the message
-			c := w.allocBudgeted(int(min(rx.total, max(n, 2*uint64(len(old))))))
-			copy(w.pool.Bytes(c), old[:rx.got])
-			w.freeBudgeted(rx.chunk)
-			rx.chunk = c
-		}
+		rx.growChunk(rx.got + uint64(len(data)))
 		copy(w.pool.Bytes(rx.chunk)[rx.got:], data)
 	default:
 	}
 	rx.got += uint64(len(data))
-	if rx.got < rx.total {
+	if rx.got == rx.total {
+		rx.messageComplete()
+	}
+}
+
+// growChunk makes room for n bytes. The memory doubles up to the length of the
+// message.
+func (rx *rxConn) growChunk(n uint64) {
+	w := rx.w
+	old := w.pool.Bytes(rx.chunk)
+	if n <= uint64(len(old)) {
 		return
 	}
+	c := w.allocBudgeted(int(min(rx.total, max(n, 2*uint64(len(old))))))
+	copy(w.pool.Bytes(c), old[:rx.got])
+	w.freeBudgeted(rx.chunk)
+	rx.chunk = c
+}
+
+// messageComplete completes the message of s.
+func (rx *rxConn) messageComplete() {
+	w := rx.w
 	into := rx.into
 	rx.into = reasmNone
 	switch into {
@@ -104,31 +119,45 @@ func (w *thread) addFragment(rx *rxConn, data []byte) {
 		}
 		w.end(rx.recvSlot, st)
 	case reasmPool:
-		u := &w.unexpected[rx.unexpID]
+		u := &w.matching.unexpected[rx.unexpID]
 		u.kind, u.rx, u.chunk = unexpWhole, 0, rx.chunk
 	case reasmHandler:
-		c := rx.chunk
-		b := w.pool.Bytes(c)[:rx.total:rx.total]
-		if !w.dispatch(rx, rx.tag, b, amStorage{kind: storagePool, chunk: c}) {
-			w.freeBudgeted(c)
-		}
+		rx.userReassembled()
 	default:
 	}
 }
 
+// matchPartial matches the message that is being reassembled from s with the receive in
+// slot i.
+func (rx *rxConn) matchPartial(i uint32) {
+	w := rx.w
+	copy(w.slab.Bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
+	w.freeBudgeted(rx.chunk)
+	rx.reassembleInto(i)
+}
+
 // dropPartial ends the message that is being reassembled from s, if any. Its receive completes
 // with st.
-func (w *thread) dropPartial(rx *rxConn, st ucs.Status) {
+func (rx *rxConn) dropPartial(st ucs.Status) {
+	w := rx.w
 	into := rx.into
 	rx.into = reasmNone
 	switch into {
 	case reasmRecv:
 		w.end(rx.recvSlot, st)
 	case reasmPool:
-		w.unexpected[rx.unexpID].chunk = rx.chunk
+		w.matching.unexpected[rx.unexpID].chunk = rx.chunk
 		w.dropUnexpected(rx.unexpID, st)
 	case reasmHandler:
 		w.freeBudgeted(rx.chunk)
 	default:
+	}
+}
+
+// setRecvErr records reason as the error of the receive that s's message goes to.
+func (rx *rxConn) setRecvErr(reason error) {
+	w := rx.w
+	if rx.into == reasmRecv {
+		w.slab.saveErr(rx.recvSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
 	}
 }

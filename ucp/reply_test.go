@@ -23,7 +23,7 @@ func TestAnswerByAnotherConnection(t *testing.T) {
 		old := p.b.t.rxConns[slices.IndexFunc(p.b.t.rxConns, func(rx *rxConn) bool { return rx != nil })].replyLane
 		require.NotZero(t, old)
 		first := p.k.atomic.lane
-		p.a.t.removeLane(first) // as if it had failed here
+		p.a.t.laneOf.remove(p.a.t.lanes, first) // as if it had failed here
 		e, err := p.a.NewEndpoint(p.b.Address(), EndpointConfig{})
 		require.NoError(t, err)
 		k, err := e.UnpackKey(p.m.Key())

@@ -59,7 +59,7 @@ func (r Request) Err() error {
 	}
 	r.t.lock()
 	defer r.t.unlock()
-	_, err := r.t.look(r.id)
+	_, err := r.look()
 	return err
 }
 
@@ -86,7 +86,9 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 	}
 	w := r.t
 	if r.t.locked {
-		_, ended, err = w.waitShared(ctx, r.id, false)
+		w.owner.lockShared()
+		s := sharedWait{w: w, ctx: ctx, id: r.id}
+		_, ended, err = s.run()
 		return ended, err
 	}
 	i, g := uint32(r.id), uint32(r.id>>32)
@@ -97,10 +99,10 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 			return true, nil
 		}
 		if s.State != request.StateLive {
-			return w.look(r.id)
+			return r.look()
 		}
 		if err := p.after(ctx, w, w.progress(), r.id); err != nil {
-			if ended, outcome := w.look(r.id); ended { // the last pass completed it
+			if ended, outcome := r.look(); ended { // the last pass completed it
 				return true, outcome
 			}
 			return false, err
@@ -109,9 +111,10 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 }
 
 // look reports whether the operation has completed, and its error.
-func (w *thread) look(id uint64) (ended bool, err error) {
+func (r Request) look() (ended bool, err error) {
+	w, id := r.t, r.id
 	if id&refusedBit != 0 {
-		return true, w.refusal(id)
+		return true, r.refusal()
 	}
 	i := w.slab.Find(id)
 	if i == 0 {
@@ -160,7 +163,7 @@ func (r Request) String() string {
 	defer r.t.unlock()
 	w := r.t
 	if r.id&refusedBit != 0 {
-		return "request: " + w.refusal(r.id).Error()
+		return "request: " + r.refusal().Error()
 	}
 	i := w.slab.Find(r.id)
 	if i == 0 {
@@ -208,7 +211,7 @@ func (r Request) Finish(ctx context.Context) error {
 		return reason
 	}
 	r.Cancel()
-	ended, err := r.t.waitBounded(r)
+	ended, err := r.waitBounded()
 	switch {
 	case !ended:
 		return fmt.Errorf("%w: %w", ErrBufferExposed, err)

@@ -126,6 +126,15 @@ func (w *thread) endSlow(i uint32, st ucs.Status) {
 	}
 }
 
+// partEnded counts the completion of one of several parts of the operation in slot i.
+func (b *slab) partEnded(i uint32, st ucs.Status) {
+	s := &b.Slots[i]
+	s.Parts--
+	if s.Status == ucs.OK {
+		s.Status = st
+	}
+}
+
 // childEnded counts the completion of the part in slot i with its parent. The last part
 // completes the parent.
 func (w *thread) childEnded(i uint32) {
@@ -134,7 +143,7 @@ func (w *thread) childEnded(i uint32) {
 	s := &w.slab.Slots[parent]
 	if c.Status != ucs.OK && s.Status == ucs.OK {
 		s.Status = c.Status
-		w.saveErr(parent, w.slotErr(i))
+		w.slab.saveErr(parent, w.slotErr(i))
 	}
 	w.slab.release(i)
 	s.Parts--

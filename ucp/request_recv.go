@@ -53,7 +53,7 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 			return Message{Tag(m.tag), int(m.length)}, nil
 		}
 		if err := p.after(ctx, w, w.progress(), r.id); err != nil {
-			return w.consumeEnded(r.id, err)
+			return r.consumeEnded(err)
 		}
 	}
 }
@@ -62,8 +62,8 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 // Otherwise it returns the reason why the wait stopped.
 //
 //go:noinline
-func (w *thread) consumeEnded(id uint64, reason error) (Message, error) {
-	if m, ended, err := w.tryConsume(id); ended {
+func (r Request) consumeEnded(reason error) (Message, error) {
+	if m, ended, err := r.tryConsume(); ended {
 		return m, err
 	}
 	return Message{}, reason
@@ -77,19 +77,21 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 		return Message{}, ErrStale
 	}
 	w := r.t
-	w.lockShared()
-	if m, ok := w.consumeDone(r.id); ok {
+	w.owner.lockShared()
+	if m, ok := w.slab.consumeDone(r.id); ok {
 		w.unlockShared()
 		return m, nil
 	}
-	m, _, err := w.waitLocked(ctx, r.id, true)
+	s := sharedWait{w, ctx, r.id, true}
+	m, _, err := s.run()
 	return m, err
 }
 
 // tryConsume consumes the result of receive id if it has completed.
-func (w *thread) tryConsume(id uint64) (m Message, ended bool, err error) {
+func (r Request) tryConsume() (m Message, ended bool, err error) {
+	w, id := r.t, r.id
 	if id&refusedBit != 0 {
-		return Message{}, true, w.refusal(id)
+		return Message{}, true, r.refusal()
 	}
 	i := w.slab.Find(id)
 	if i == 0 {
@@ -141,42 +143,38 @@ func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 	if r.t == nil || r.id&refusedBit != 0 {
 		return r
 	}
-	w := r.t
-	w.lock()
-	defer w.unlock()
-	i := w.slab.Find(r.id)
-	if i == 0 || !w.posted.Has(i) {
-		return r
+	r.t.lock()
+	r.t.tie(r.id, e)
+	r.t.unlock()
+	return r
+}
+
+func (w *thread) tie(id uint64, e Endpoint) {
+	i := w.slab.Find(id)
+	if i == 0 || !w.matching.posted.Has(i) {
+		return
 	}
 	st := ucs.Closed
 	if k := w.endpoint(e); k != 0 {
 		st = w.connect(k) // before the tie, since a failure here would also end a tied receive
 		w.slab.Slots[i].EP = k
 		w.slab.Slots[i].Flags |= request.FlagTied
-		w.eps[k].touched = true
 	}
 	if st != ucs.OK {
-		w.posted.Remove(i)
+		w.matching.posted.Remove(i)
 		w.end(i, st)
 	}
-	return r
 }
 
 // Finish is Wait, but the end of ctx cancels the receive. Finish returns only when the
 // caller owns the buffer again. It returns ErrCanceled, or the message if it arrived first.
 func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 	m, reason := r.Wait(ctx)
-	if r.t == nil || reason == nil || r.id&refusedBit != 0 {
-		return m, reason
-	}
-	r.t.lock()
-	consumed := r.t.slab.Find(r.id) == 0
-	r.t.unlock()
-	if consumed {
+	if r.t == nil || reason == nil || !r.unread() {
 		return m, reason
 	}
 	r.Cancel()
-	if ended, _ := r.t.waitBounded(r.Request); !ended {
+	if ended, _ := r.waitBounded(); !ended {
 		r.detach()
 	}
 	m, err := r.Wait(context.Background())
@@ -184,6 +182,13 @@ func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 		err = fmt.Errorf("%w: %w", err, reason)
 	}
 	return m, err
+}
+
+// unread reports whether the result has not been consumed.
+func (r RecvRequest) unread() bool {
+	r.t.lock()
+	defer r.t.unlock()
+	return r.id&refusedBit == 0 && r.t.slab.Find(r.id) != 0
 }
 
 // detach cancels a receive whose message has arrived in part, so that the caller owns

@@ -147,7 +147,7 @@ func (r *keyResolver) attach(k *RemoteKey) error {
 			w.emulLane(lane)
 		}
 	}
-	w.own(slot, k)
+	w.cold.own(slot, k)
 	r.release(k)
 	k.openFast()
 	return nil
@@ -188,14 +188,8 @@ func (k *RemoteKey) openFast() {
 	if l := k.atomic; l != nil && (l.emulKey == 0 || l.emulOnly) { // otherwise each atomic has to choose between transport and emulation
 		k.amo, k.amoKey = k.endpoint(l), l.rkey
 	}
-	if rowKeyResolve.Get(k.t.ctx.settings) {
-		return
-	}
-	if k.rma != nil && !k.rma.emulOnly {
-		k.ep = k.perOp(k.rma)
-	}
-	if k.atomic != nil && k.atomic.emulKey == 0 {
-		k.amo = k.perOp(k.atomic)
+	if !rowKeyResolve.Get(k.t.ctx.settings) {
+		k.openPerOp()
 	}
 }
 
@@ -205,6 +199,16 @@ func (k *RemoteKey) endpoint(l *keyLane) uct.Endpoint {
 		return k.t.lanes[l.lane].emul
 	}
 	return k.t.lanes[l.lane].ep
+}
+
+// openPerOp makes the fast paths resolve the key at each operation.
+func (k *RemoteKey) openPerOp() {
+	if k.rma != nil && !k.rma.emulOnly {
+		k.ep = k.perOp(k.rma)
+	}
+	if k.atomic != nil && k.atomic.emulKey == 0 {
+		k.amo = k.perOp(k.atomic)
+	}
 }
 
 // closeFast closes the fast paths: each call takes the slow path then.
@@ -269,11 +273,11 @@ func (k *RemoteKey) Close() error {
 	k.closeFast()
 	w := k.t
 	if slot := w.endpoint(k.e); slot != 0 {
-		w.disown(slot, k)
+		w.cold.disown(slot, k)
 	}
 	f := flush{w: w}
 	for _, l := range k.lanes() {
-		if w.anyTransfer(l.lane, l.has) { // an operation in progress, or a pending one, uses l's key
+		if w.slab.keyInUse(l) {
 			f.addLane(l.lane)
 		}
 	}
@@ -306,6 +310,17 @@ func (k *RemoteKey) release() {
 			k.t.releaseLane(l.lane)
 		}
 	}
+}
+
+// keyInUse reports whether an operation in progress, or a pending one, uses l's key.
+func (b *slab) keyInUse(l *keyLane) bool {
+	for i := range b.Slots {
+		s := &b.Slots[i]
+		if transfersBy(s, l.lane) && l.has(s) {
+			return true
+		}
+	}
+	return false
 }
 
 // usable returns OK, or the status with which an operation on k is refused.

@@ -47,7 +47,7 @@ func (e *perOpEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, u
 		if c.emulOnly || ops != 0 && c.attr.Ops&c.iface.Ops&ops == 0 || ops == 0 && c.attr.Atomic64 == 0 {
 			continue
 		}
-		lane := w.laneTo(peer, uint32(c.local))
+		lane := w.laneOf.find(w.lanes, peer, uint32(c.local))
 		if lane == 0 || w.lanes[lane].state == laneFailed {
 			continue
 		}

@@ -7,7 +7,7 @@ func ResolvesLate(k *RemoteKey) bool {
 }
 
 // PolledIfaces is how many interfaces each pass of w calls.
-func PolledIfaces(w *Worker) int { return len(w.t.active) }
+func PolledIfaces(w *Worker) int { return len(w.t.polling.active) }
 
 // ContextOf is the context that w belongs to.
 func ContextOf(w *Worker) *Context { return w.t.ctx }

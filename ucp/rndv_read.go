@@ -72,6 +72,16 @@ func (wi *workerIface) register(buf []byte, need uct.MemFlags) (opMem, error) {
 	return opMem{m, wi}, err
 }
 
+// deregister closes memory that register registered, after the operation has completed.
+func (wi *workerIface) deregister(m uct.Mem) {
+	if m.Close() != nil {
+		return // an access could not be stopped; the memory stays pinned, and there is no caller to return the error to
+	}
+	if r, ok := m.(uct.Reusable); ok && len(wi.reusable) < maxReusable {
+		wi.reusable = append(wi.reusable, r)
+	}
+}
+
 // findRegion returns the region of a domain that covers buf and grants need, nil
 // if there is none.
 func (x *Context) findRegion(buf []byte, domain int, need uct.MemFlags) uct.Mem {
@@ -123,7 +133,7 @@ func (b *slab) mem(i uint32) uct.Mem {
 	return b.opMems[i].Mem
 }
 
-// detachMem detaches the registered memory of slot i, if any. It closes the memory if it was
+// recycle detaches the registered memory of slot i, if any. It closes the memory if it was
 // registered for this operation.
 func (b *slab) detachMem(i uint32) {
 	if int(i) >= len(b.opMems) {
@@ -131,19 +141,27 @@ func (b *slab) detachMem(i uint32) {
 	}
 	m := b.opMems[i]
 	b.opMems[i] = opMem{}
-	wi := m.registrar
-	if wi == nil || m.Close() != nil {
-		return // an access that could not be stopped leaves the memory pinned, and there is no caller to return the error to
-	}
-	if r, ok := m.Mem.(uct.Reusable); ok && len(wi.reusable) < maxReusable {
-		wi.reusable = append(wi.reusable, r)
+	if m.registrar != nil {
+		m.registrar.deregister(m.Mem)
 	}
 }
 
-// unexpose ends the exposure of the memory of the send in slot i.
-func (w *thread) unexpose(i uint32) {
-	w.slab.detachMem(i)
-	w.lanes[w.slab.Slots[i].Lane].unuse()
+// handleRTL receives an RTL. It exposes the memory of the message, or sends its data.
+func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
+	i, recvID, wanted := wi.requestedSend(rx, id, data)
+	if i == 0 {
+		return
+	}
+	w := &wi.w.t
+	if request.As[sendOp](&w.slab.Slots[i]).phase == phaseExposed {
+		wi.protocolError(rx)
+		return
+	}
+	if wanted == 0 || !w.expose(i, recvID, wanted) {
+		w.sendRequested(i, recvID, wanted)
+		return
+	}
+	w.returnCredit(w.slab.Slots[i].Lane)
 }
 
 // expose exposes the first wanted bytes of the message in slot i and sends their key.
@@ -183,6 +201,20 @@ func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 	wi.w.t.closeIfDrained(lane)
 }
 
+// shouldRead reports whether n bytes of the sender of s should be read from its memory.
+func (rx *rxConn) shouldRead(n uint64) bool {
+	w := rx.w
+	if n < readMin {
+		return false
+	}
+	lane := rx.openReplyLane()
+	if lane == 0 {
+		return false
+	}
+	wi := w.ifaces[w.lanes[lane].iface]
+	return wi.canRead() && n <= uint64(wi.iface.Attr().Get.MaxZcopy)
+}
+
 // handleKey receives the key of exposed memory. It reads the data, or requests it by messages.
 func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
 	w := &wi.w.t
@@ -201,14 +233,15 @@ func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
 	}
 	r.recv = recvRequested
 	sendID, wanted := r.senderID, min(r.length, uint64(len(w.slab.Bufs[i])))
-	if !w.startRead(i, rx, data) {
-		w.reply(rx, control{id: wire.RTR, hdr: sendID, n: wire.RTRLen, a: id, b: wanted})
+	if !rx.startRead(i, data) {
+		rx.reply(control{id: wire.RTR, hdr: sendID, n: wire.RTRLen, a: id, b: wanted})
 	}
 }
 
 // startRead starts to read the data of the receive in slot i from the exposed memory that data
 // describes. It returns false if that is not possible.
-func (w *thread) startRead(i uint32, rx *rxConn, data []byte) bool {
+func (rx *rxConn) startRead(i uint32, data []byte) bool {
+	w := rx.w
 	lane := rx.replyLane
 	if lane == 0 || w.lanes[lane].state == laneFailed {
 		return false
@@ -272,7 +305,7 @@ func (w *thread) readCompleted(c uint32, st ucs.Status) bool {
 		r.recv = recvPosted
 		switch {
 		case st != ucs.OK:
-			w.saveErr(i, &OpError{Op: r.Op.String(), Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
+			w.slab.saveErr(i, &OpError{Op: r.Op.String(), Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
 		case r.length > uint64(len(w.slab.Bufs[i])):
 			w.control(lane, control{id: wire.ReadDone, hdr: r.senderID})
 			st = ucs.Truncated

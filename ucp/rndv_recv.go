@@ -19,23 +19,24 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 		wi.protocolError(rx)
 		return
 	}
-	if i := w.posted.Match(tag); i != 0 {
+	if i := w.matching.posted.Match(tag); i != 0 {
 		request.As[recvOp](&w.slab.Slots[i]).tag = tag
-		w.requestData(rx, i, id, n)
+		rx.requestData(i, id, n)
 		return
 	}
-	if w.rejecting {
-		w.reject(rx, id, ucs.Rejected, "its worker closes")
+	if w.matching.rejecting {
+		rx.reject(id, ucs.Rejected, "its worker closes")
 		return
 	}
 	rx.pendingReplies++
-	w.addUnexpected(tag, unexpected{kind: unexpRTS, n: n, id: id, rx: rx.index})
+	w.matching.add(w.count, tag, unexpected{kind: unexpRTS, n: n, id: id, rx: rx.index})
 }
 
 // requestData requests n bytes from the sender of s, which sent an RTS with this id. They go
 // into the buffer of slot i, as far as it is long enough. The receive in slot i completes
 // when they have arrived. It is truncated if n is larger than the buffer.
-func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
+func (rx *rxConn) requestData(i uint32, id, n uint64) {
+	w := rx.w
 	if fault.Enabled {
 		fault.At(fault.RTR)
 	}
@@ -47,16 +48,11 @@ func (w *thread) requestData(rx *rxConn, i uint32, id, n uint64) {
 	w.count.Inc(cntRndvRequested)
 	wanted := min(n, uint64(len(w.slab.Bufs[i])))
 	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.ID(i), b: wanted}
-	if wanted >= readMin {
-		if lane := w.replyLane(rx); lane != 0 {
-			wi := w.ifaces[w.lanes[lane].iface]
-			if wi.canRead() && wanted <= uint64(wi.iface.Attr().Get.MaxZcopy) {
-				ask.id = wire.RTL
-				request.As[recvOp](&w.slab.Slots[i]).recv = recvAwaitsKey
-			}
-		}
+	if rx.shouldRead(wanted) {
+		ask.id = wire.RTL
+		request.As[recvOp](&w.slab.Slots[i]).recv = recvAwaitsKey
 	}
-	if !w.reply(rx, ask) {
+	if !rx.reply(ask) {
 		w.completeFetch(i, ucs.Unreachable)
 		return
 	}
@@ -105,10 +101,11 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 
 // reject notifies the sender of s that its message with this id will not be
 // received, and why.
-func (w *thread) reject(rx *rxConn, id uint64, st ucs.Status, reason string) {
+func (rx *rxConn) reject(id uint64, st ucs.Status, reason string) {
+	w := rx.w
 	w.count.Inc(cntRejected)
 	reason = reason[:min(len(reason), wire.MaxReason)]
-	w.reply(rx, control{id: wire.Reject, hdr: id, text: append([]byte{byte(st)}, reason...)})
+	rx.reply(control{id: wire.Reject, hdr: id, text: append([]byte{byte(st)}, reason...)})
 }
 
 // handleCancel receives a cancel of the sender. data is wire.CancelRTS or wire.CancelData.
@@ -121,25 +118,15 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 		if i := wi.fetchByID(rx, id); i != 0 {
 			w.completeFetch(i, ucs.Canceled)
 		}
-	default:
-		if rx.pendingReplies > 0 { // no receive has requested it
-			for k := range w.unexpected {
-				if u := &w.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
-					w.dropUnexpected(uint32(k), ucs.Canceled)
-					return
-				}
-			}
-			if w.dropPrefetches(rx, id, false) || w.am.retainer.endRndvs(rx, id, false, ErrCanceled, ucs.Canceled) {
-				return
-			}
-		}
-		for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
+	case rx.pendingReplies > 0 && rx.dropRTS(id):
+	case rx.pendingFetches > 0:
+		for i := range w.slab.Slots {
 			if r := &w.slab.Slots[i]; fetchesFrom(r, rx) && request.As[recvOp](r).senderID == id {
 				w.completeFetch(uint32(i), ucs.Canceled)
 				return
 			}
 		}
-		// Otherwise it crossed a message of this worker.
+	default: // it crossed a message of this worker
 	}
 }
 
@@ -148,14 +135,28 @@ func fetchesFrom(s *request.Slot, src *rxConn) bool {
 	return s.Op.Receives() && s.State == request.StateLive && request.As[recvOp](s).requested() && request.As[recvOp](s).rx == src.index
 }
 
+// dropRTS drops the message of s whose RTS has this id, unless a receive has
+// requested it. It returns false if there is none.
+func (rx *rxConn) dropRTS(id uint64) bool {
+	w := rx.w
+	for k := range w.matching.unexpected {
+		if u := &w.matching.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
+			w.dropUnexpected(uint32(k), ucs.Canceled)
+			return true
+		}
+	}
+	return rx.dropPrefetches(id, false) || w.am.retainer.cancelRndv(rx, id)
+}
+
 // failRendezvous fails the messages that s announced and the receives that
 // requested data from it.
-func (w *thread) failRendezvous(rx *rxConn, reason error) {
+func (rx *rxConn) failRendezvous(reason error) {
+	w := rx.w
 	if rx.pendingReplies > 0 {
-		w.dropPrefetches(rx, 0, true)
-		w.am.retainer.endRndvs(rx, 0, true, reason, ucs.PeerFailed)
-		for k := range w.unexpected {
-			u := &w.unexpected[k]
+		rx.dropPrefetches(0, true)
+		w.am.retainer.failRndvs(rx, reason)
+		for k := range w.matching.unexpected {
+			u := &w.matching.unexpected[k]
 			if u.rx != rx.index {
 				continue
 			}
@@ -171,14 +172,18 @@ func (w *thread) failRendezvous(rx *rxConn, reason error) {
 	}
 	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
 		if r := &w.slab.Slots[i]; fetchesFrom(r, rx) {
-			err := &OpError{Op: r.Op.String(), Err: reason}
-			if rx.peer != 0 {
-				err.Peer = shortID(w.peers.UUID(rx.peer))
-			}
-			w.saveErr(uint32(i), err)
+			w.slab.saveErr(uint32(i), &OpError{Op: r.Op.String(), Peer: rx.rxConnName(), Err: reason})
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
+}
+
+func (rx *rxConn) rxConnName() string {
+	w := rx.w
+	if rx.peer == 0 {
+		return ""
+	}
+	return shortID(w.peers.UUID(rx.peer))
 }
 
 // sendByID returns the slot of the send with this id, if it goes to the sender of s. It

@@ -24,16 +24,14 @@ import (
 // sent is a protocol violation (sendByID).
 
 // usesRndv reports whether the message in s is sent by rendezvous.
-func (w *thread) usesRndv(s *sendOp, l *lane) bool {
+func (l *lane) usesRndv(s *sendOp) bool {
 	switch {
-	case s.Op == request.AMSend && s.length > maxPrefetch && w.wantsEager(s): // too long to be fetched for its handler
-		return false
 	case l.is(slowRndvOnly) || s.wants&sendRndv != 0:
 		return true
 	case s.wants&sendSync != 0 && int(s.length) > l.maxBcopy-wire.SyncHeaderLen:
 		return true
 	default:
-		return s.length > w.rndvThresh && s.wants&sendEager == 0
+		return s.length > l.maxEager && s.wants&sendEager == 0
 	}
 }
 
@@ -46,24 +44,20 @@ func (w *thread) sendRTS(i uint32, l *lane) ucs.Status {
 		fault.At(fault.RTS)
 	}
 	s := request.As[sendOp](&w.slab.Slots[i])
-	id, hdr, header := wire.RTS, s.hdr, []byte(nil)
-	if s.Op == request.AMSend {
-		id, header = wire.UserRTS, w.savedHeader(i)
-		if w.wantsEager(s) {
-			hdr |= wire.WordPrefetch
-		}
-	}
-	n := wire.RTSLen + len(header)
-	b, st := l.ep.ReserveAM(id, hdr, n) // not a control message: it keeps its order among the messages
+	b, st := l.ep.ReserveAM(wire.RTS, s.hdr, wire.RTSLen) // not a control message: it keeps its order among the messages
 	if st != ucs.OK {
 		return st
 	}
 	wire.PutRTS(b, w.slab.ID(i), s.length)
-	copy(b[wire.RTSLen:], header)
-	l.ep.CommitAM(n)
+	l.ep.CommitAM(wire.RTSLen)
+	w.rtsSent(i)
+	return ucs.InProgress
+}
+
+// rtsSent notes that the send in slot i waits for the receiver's request.
+func (w *thread) rtsSent(i uint32) {
 	w.count.Inc(cntRndvSent)
 	w.awaitAck(i, phaseRTS)
-	return ucs.InProgress
 }
 
 // sendSync sends the message in slot i eagerly. The send completes when it is matched.
@@ -75,7 +69,7 @@ func (w *thread) sendSync(i uint32, l *lane) ucs.Status {
 	id, n := w.slab.ID(i), wire.SyncHeaderLen+int(s.length)
 	if n <= min(l.ifaceMaxShort, len(w.scratch)) {
 		binary.LittleEndian.PutUint64(w.scratch[:], id)
-		w.fill(w.scratch[wire.SyncHeaderLen:n], i)
+		w.slab.fill(w.scratch[wire.SyncHeaderLen:n], i)
 		if st := l.ep.AMShort(wire.Sync, s.hdr, w.scratch[:n]); st != ucs.OK {
 			return st
 		}
@@ -85,7 +79,7 @@ func (w *thread) sendSync(i uint32, l *lane) ucs.Status {
 			return st
 		}
 		binary.LittleEndian.PutUint64(b, id)
-		w.fill(b[wire.SyncHeaderLen:], i)
+		w.slab.fill(b[wire.SyncHeaderLen:], i)
 		l.ep.CommitAM(n)
 	}
 	w.awaitAck(i, phaseMatch)
@@ -105,34 +99,43 @@ func (wi *workerIface) handleSyncAck(rx *rxConn, id uint64, data []byte) {
 	wi.w.t.end(i, ucs.OK)
 }
 
-// handleRTR receives an RTR, or an RTL if read is true: the receiver requests the first wanted
-// bytes of an announced message. An RTL exposes the memory if that is possible. Otherwise the
-// data is sent.
-func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte, read bool) {
+// handleRTR receives an RTR and starts to send the message's data.
+func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte) {
+	if i, recvID, wanted := wi.requestedSend(rx, id, data); i != 0 {
+		wi.w.t.sendRequested(i, recvID, wanted)
+	}
+}
+
+// requestedSend returns the announced send that the sender of s requests by id. recvID is the
+// receiver's id, n the number of bytes that it wants. i is 0 if the send has completed, or
+// if the request is a protocol violation.
+func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint32, recvID, n uint64) {
 	if len(data) != wire.RTRLen {
 		wi.protocolError(rx)
-		return
+		return 0, 0, 0
 	}
-	i := wi.sendByID(rx, id)
-	if i == 0 {
-		return
+	if i = wi.sendByID(rx, id); i == 0 {
+		return 0, 0, 0
 	}
-	w := &wi.w.t
-	m := request.As[sendOp](&w.slab.Slots[i])
-	lane, exposed := m.Lane, m.phase == phaseExposed
-	recvID, wanted := wire.Uint64(data, 0), wire.Uint64(data, 1)
-	if m.phase != phaseRTS && (!exposed || read) || wanted > m.length {
+	m := request.As[sendOp](&wi.w.t.slab.Slots[i])
+	recvID, n = wire.Uint64(data, 0), wire.Uint64(data, 1)
+	if m.phase != phaseRTS && m.phase != phaseExposed || n > m.length {
 		wi.protocolError(rx)
-		return
+		return 0, 0, 0
 	}
-	if read && wanted > 0 && w.expose(i, recvID, wanted) {
-		w.returnCredit(lane)
-		return
-	}
+	return i, recvID, n
+}
+
+// sendRequested starts to send the first wanted bytes of the message in slot i.
+func (w *thread) sendRequested(i uint32, recvID, wanted uint64) {
+	m := request.As[sendOp](&w.slab.Slots[i])
+	lane := m.Lane
+	exposed := m.phase == phaseExposed
 	m.phase = phaseData
 	m.hdr, m.length, m.off = recvID, wanted, 0
 	if exposed {
-		w.unexpose(i) // the peer cannot read the exposed memory
+		w.slab.detachMem(i)
+		w.lanes[lane].unuse() // the peer cannot read the exposed memory
 	} else {
 		w.returnCredit(lane)
 	}
@@ -168,7 +171,7 @@ func (w *thread) sendData(i uint32, l *lane) ucs.Status {
 		if st != ucs.OK {
 			return st
 		}
-		n = w.fill(b, i)
+		n = w.slab.fill(b, i)
 		ep.CommitAM(n)
 		s.off += uint64(n)
 	}
@@ -196,7 +199,7 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 		st, sentinel = ucs.Canceled, ErrCanceled
 	}
 	err, lane := fmt.Errorf("%w: %s", sentinel, strings.ToValidUTF8(string(data[1:]), "?")), m.Lane
-	w.saveErr(i, &OpError{Op: m.Op.String(), Peer: w.peerName(m.EP), Lane: w.laneName(lane), Err: err})
+	w.slab.saveErr(i, &OpError{Op: m.Op.String(), Peer: w.peerName(m.EP), Lane: w.laneName(lane), Err: err})
 	w.end(i, st)
 	w.closeIfDrained(lane)
 }

@@ -160,7 +160,7 @@ func TestForeignIDs(t *testing.T) {
 				for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 					assert.False(t, q.Done(), "%v", q)
 				}
-				assert.Equal(t, 1, w.t.unexpQueue.Len())
+				assert.Equal(t, 1, w.t.matching.unexpQueue.Len())
 				deliver(h.p, packet{wire.SyncAck, mine, h.match.id, nil}, packet{wire.Data, mine, h.fetch.id, make([]byte, 90)})
 				assert.True(t, h.match.Done())
 				assert.True(t, h.fetch.Done())
@@ -174,7 +174,7 @@ func TestForeignIDs(t *testing.T) {
 			}
 			_, err := h.fetch.Wait(context.Background())
 			require.ErrorContains(t, err, "broke the protocol")
-			assert.Zero(t, w.t.unexpQueue.Len())
+			assert.Zero(t, w.t.matching.unexpQueue.Len())
 		})
 	}
 }
@@ -238,7 +238,7 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 	k, ok := w.TagMprobe(6, ^Tag(0))
 	require.True(t, ok)
 	deliver(h.p, packet{wire.RTS, mine, 6, words("", h.kept+1, 100)})
-	require.Equal(t, 1, w.t.unexpQueue.Len())
+	require.Equal(t, 1, w.t.matching.unexpQueue.Len())
 	w.TagRecv(make([]byte, 9), 99, ^Tag(0)).Drop()
 	reason := ErrPeerFailed
 	lane := w.t.eps[1].lane
@@ -250,12 +250,12 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 	m, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
 	assert.Equal(t, Message{5, 100}, m)
-	assert.Zero(t, w.t.unexpQueue.Len())
+	assert.Zero(t, w.t.matching.unexpQueue.Len())
 	_, err = k.Recv(make([]byte, 8)).Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
 	assert.Zero(t, w.t.lanes[lane].unacked)
 	assert.Zero(t, w.t.lanes[lane].creditsUsed)
-	for _, u := range w.t.unexpected {
+	for _, u := range w.t.matching.unexpected {
 		assert.Zero(t, u)
 	}
 }

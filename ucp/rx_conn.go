@@ -16,6 +16,7 @@ type rxConn struct {
 	id      uint32 // assigned by the transport
 	index   uint32 // in Worker.rxConns
 	iface   *workerIface
+	w       *thread
 	fragSeq uint32 // fragmented messages begun
 	failed  bool   // the peer violated the protocol: all messages from it are dropped
 	into    reasmTarget
@@ -27,7 +28,7 @@ type rxConn struct {
 	replyLane      uint32        // lane to the sender; 0: none yet
 	replySent      bool          // a message that the sender waits for was sent on reply
 	oldReplyLanes  []uint32      // failed lanes, not reported yet, on which such messages were sent
-	rndvOnlyAge    uint32        // 1 + messages since the sender was told to use rendezvous only; 0: it was not
+	rndvOnlyAge    uint32        // 1 + messages since the sender was requested to use rendezvous only; 0: it was not
 	emulErr        ucs.Status    // first error of its emulated operations; its next flush returns it
 	pendingReplies int           // messages whose sender waits for a reply: unexpected, kept, or to be fetched
 	pendingFetches int           // receives that wait for the sender's data
@@ -48,24 +49,21 @@ func (wi *workerIface) rxConn(id uint32) *rxConn {
 	}
 	rx := wi.rxConns[id]
 	if rx == nil {
-		rx = &rxConn{id: id, iface: wi}
+		rx = &rxConn{id: id, iface: wi, w: &wi.w.t}
 		wi.rxConns[id] = rx
-		wi.w.t.addRxConn(rx)
+		// An index lets records without pointers refer to it.
+		w := rx.w
+		if n := len(w.freeRxConns); n > 0 {
+			rx.index = w.freeRxConns[n-1]
+			w.freeRxConns = w.freeRxConns[:n-1]
+		} else {
+			rx.index = uint32(len(w.rxConns))
+			w.rxConns = append(w.rxConns, nil)
+		}
+		w.rxConns[rx.index] = rx
 	}
 	wi.lastRx = rx
 	return rx
-}
-
-// addRxConn assigns an index to s, so that records without pointers can refer to it.
-func (w *thread) addRxConn(rx *rxConn) {
-	if n := len(w.freeRxConns); n > 0 {
-		rx.index = w.freeRxConns[n-1]
-		w.freeRxConns = w.freeRxConns[:n-1]
-	} else {
-		rx.index = uint32(len(w.rxConns))
-		w.rxConns = append(w.rxConns, nil)
-	}
-	w.rxConns[rx.index] = rx
 }
 
 // handlePeerAddress receives a part of the address of the worker that sends on s. follow is the
@@ -95,9 +93,10 @@ func (wi *workerIface) handlePeerAddress(rx *rxConn, follow uint64, data []byte)
 	rx.peer = peer
 }
 
-// replyLane returns the lane to the sender of s, and opens it if needed. It returns 0 if
+// openReplyLane returns the lane to the sender of s, and opens it if needed. It returns 0 if
 // the sender is unknown or not reachable.
-func (w *thread) replyLane(rx *rxConn) uint32 {
+func (rx *rxConn) openReplyLane() uint32 {
+	w := rx.w
 	if rx.replyLane != 0 {
 		return rx.replyLane
 	}
@@ -120,21 +119,19 @@ func (w *thread) replyLane(rx *rxConn) uint32 {
 // the report stay with the old lane.
 //
 //go:noinline
-func (w *thread) reconnectReplyLane(rx *rxConn) uint32 {
+func (rx *rxConn) reconnectReplyLane() uint32 {
+	w := rx.w
 	old := rx.replyLane
 	if rx.replySent {
 		rx.leaveReplyLane()
 	} else {
-		w.releaseReplyLane(rx)
+		rx.releaseReplyLane()
 	}
 	if old != 0 {
-		w.removeLane(old)
+		w.laneOf.remove(w.lanes, old)
 	}
-	return w.replyLane(rx)
+	return rx.openReplyLane()
 }
-
-// hasReplyOn reports whether a message that the sender of s waits for was sent on lane i.
-func (rx *rxConn) hasReplyOn(i uint32) bool { return rx != nil && rx.replyLane == i && rx.replySent }
 
 // leaveReplyLane detaches s from its reply lane, whose connection has failed, and remembers the lane
 // in left. Later replies use another lane.
@@ -158,7 +155,8 @@ func (rx *rxConn) detachLane(i uint32) (lost bool) {
 }
 
 // releaseReplyLane drops the reference of s to its reply lane.
-func (w *thread) releaseReplyLane(rx *rxConn) {
+func (rx *rxConn) releaseReplyLane() {
+	w := rx.w
 	lane := rx.replyLane
 	if rx.replyLane, rx.replySent = 0, false; lane != 0 {
 		w.releaseReplyRef(lane)
@@ -186,13 +184,13 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 		return
 	}
 	w := &wi.w.t
-	w.failRxConn(rx, reason)
+	rx.failRxConn(reason)
 	if rx.failed {
 		wi.rxChecks--
 	}
 	delete(wi.rxConns, id)
 	wi.lastRx = nil
-	w.releaseReplyLane(rx)
+	rx.releaseReplyLane()
 	left := rx.oldReplyLanes
 	rx.oldReplyLanes = nil // closeLane looks at s.left
 	for _, i := range left {
@@ -206,12 +204,10 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 }
 
 // failRxConn fails the messages and the data that were expected from s.
-func (w *thread) failRxConn(rx *rxConn, reason error) {
-	if rx.into == reasmRecv {
-		w.saveErr(rx.recvSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
-	}
-	w.dropPartial(rx, ucs.PeerFailed)
-	w.failRendezvous(rx, reason)
+func (rx *rxConn) failRxConn(reason error) {
+	rx.setRecvErr(reason)
+	rx.dropPartial(ucs.PeerFailed)
+	rx.failRendezvous(reason)
 }
 
 // protocolError fails an rx connection whose peer violated the protocol, and all lanes to that
@@ -221,7 +217,7 @@ func (wi *workerIface) protocolError(rx *rxConn) {
 	w.count.Inc(cntProtocolError)
 	rx.failed = true
 	wi.rxChecks++
-	w.failRxConn(rx, errProtocol)
+	rx.failRxConn(errProtocol)
 	if rx.peer == 0 {
 		return
 	}

@@ -2,7 +2,10 @@ package ucp
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/goucx/goucx/config"
@@ -47,13 +50,13 @@ type sleeper struct {
 
 // initSleep sets the spin time: spin if it is not 0, else the setting.
 func (w *Worker) initSleep(spin time.Duration) {
-	s := &w.t.sleeper
+	s := &w.t.polling.sleeper
 	if spin == 0 {
 		if spin = rowSpinTime.Get(w.t.ctx.settings); spin == config.Forever {
 			spin = -1
 		}
 	}
-	if w.t.slow.set == nil {
+	if w.t.polling.slow.set == nil {
 		spin = -1
 	}
 	s.spin, s.after, w.t.ctxCheckPasses = ucs.Time(spin), clockPasses, ctxPasses
@@ -63,7 +66,7 @@ func (w *Worker) initSleep(spin time.Duration) {
 	if s.spin < 0 {
 		return
 	}
-	fds := []int{w.t.wake.signal.FD()}
+	fds := []int{w.t.polling.wake.signal.FD()}
 	for _, wi := range w.t.ifaces {
 		fd := wi.iface.EventFD()
 		fds = append(fds, fd)
@@ -81,10 +84,16 @@ func (w *Worker) initSleep(spin time.Duration) {
 //
 //go:noinline
 func (w *thread) sleep(ctx context.Context, p *waitLoop) {
-	s := &w.sleeper
-	s.watch(ctx, w)
+	s := &w.polling.sleeper
+	// The end of ctx calls Signal, until another context is passed or the worker closes. A loop
+	// of waits with one context pays for that once. Contexts that have ended may share one
+	// Done channel, so Signal may not be called for one of them: ctx is checked below.
+	if ends := ctx.Done(); ends != nil && ends != s.ends {
+		s.unwatch()
+		s.ends, s.stop = ends, context.AfterFunc(ctx, w.polling.signal)
+	}
 	w.am.retainer.service()
-	if ctx.Err() != nil || w.lowerSignal() || w.inCallbacks || len(w.dueCallbacks)+len(w.am.failureCalls) > 0 {
+	if ctx.Err() != nil || w.polling.lowerSignal() || w.callbacks.running || w.callbacks.pending() {
 		return
 	}
 	if p.since++; p.since > spinOver+maxSpurious {
@@ -93,19 +102,19 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 		return
 	}
 	d := time.Duration(-1)
-	if w.eviction.maxActive != math.MaxInt {
-		w.eviction.evictIdle(ucs.Now())
-		if w.eviction.excess() > 0 {
+	if w.polling.eviction.maxActive != math.MaxInt {
+		w.polling.eviction.evictIdle(ucs.Now())
+		if w.polling.eviction.excess() > 0 {
 			d = evictInterval // connections may become idle
 		}
 	}
-	switch st := w.armIfaces(); {
+	switch st := w.polling.armIfaces(); {
 	case st == ucs.Busy:
 		return
 	case st != ucs.OK || s.unarmed:
 		d = shortSleep
-	case d < 0 && w.serviceInterval > 0:
-		d = w.serviceInterval
+	case d < 0 && w.polling.serviceInterval > 0:
+		d = w.polling.serviceInterval
 	}
 	if w.show != nil {
 		w.show.publishBeforeSleep(w)
@@ -116,7 +125,12 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 		d = sweep
 	}
 	if w.poll(math.MaxInt, d) > 0 {
-		w.serveWoken()
+		for k, wi := range w.polling.ifaces { // those that become active take part in the next pass
+			if s.set.Ready(k + 1) {
+				wi.serve()
+				w.polling.refreshActive(w.callbacks.pending())
+			}
+		}
 	}
 	if ucs.Now().Sub(start) >= spuriousTime {
 		p.since = spinOver
@@ -128,13 +142,13 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 func (w *thread) poll(fds int, d time.Duration) int {
 	b := &w.owner
 	if w.am.multi {
-		b.sleeping = true
-		w.mu.Unlock()
+		b.state = ownerSleeps
+		w.owner.mu.Unlock()
 	}
-	n, _ := w.sleeper.set.Wait(fds, d) // an error is an early return
+	n, _ := w.polling.sleeper.set.Wait(fds, d) // an error is an early return
 	if w.am.multi {
-		w.lockPass()
-		b.sleeping, b.mustWake = false, false
+		w.owner.lockPass()
+		b.state, b.mustWake = ownerRuns, false
 	}
 	return n
 }
@@ -142,27 +156,27 @@ func (w *thread) poll(fds int, d time.Duration) int {
 // sleepBriefly blocks for memPollSleep, or until Signal is called.
 //
 //go:noinline
-func (w *thread) sleepBriefly() {
+func (p *polling) sleepBriefly(multi bool) {
 	switch {
-	case w.am.multi: // Signal is for the goroutine that holds the progress ownership
-		_, _ = w.sleeper.none.Wait(0, memPollSleep)
-	case !w.lowerSignal():
-		_, _ = w.sleeper.set.Wait(1, memPollSleep)
+	case multi: // Signal is for the goroutine that holds the progress ownership
+		_, _ = p.sleeper.none.Wait(0, memPollSleep)
+	case !p.lowerSignal():
+		_, _ = p.sleeper.set.Wait(1, memPollSleep)
 	}
 }
 
 // armIfaces arms all ifaces. It returns Busy if there is something to progress already, and
 // InProgress if something will be due that causes no wake-up.
-func (w *thread) armIfaces() ucs.Status {
+func (p *polling) armIfaces() ucs.Status {
 	all := ucs.OK
-	for _, wi := range w.ifaces {
+	for _, wi := range p.ifaces {
 		if wi.state == ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
 			continue // armed, and not progressed since
 		}
 		switch wi.arm(uct.EventRecv | uct.EventSend) {
 		case ucs.OK, ucs.Unsupported:
 		case ucs.Busy:
-			w.forceSlowPoll()
+			p.forceSlowPoll()
 			return ucs.Busy
 		default:
 			all = ucs.InProgress
@@ -172,32 +186,8 @@ func (w *thread) armIfaces() ucs.Status {
 }
 
 // forceSlowPoll makes the next pass look at all ifaces.
-func (w *thread) forceSlowPoll() {
-	w.passes, w.slow.passes = periodicPasses, w.slow.everyPasses
-}
-
-// serveWoken progresses the inactive ifaces that woke the sleeper. Those that became active
-// take part in the next pass.
-func (w *thread) serveWoken() {
-	for k, wi := range w.ifaces {
-		if w.sleeper.set.Ready(k + 1) {
-			wi.serve()
-			w.refreshActive()
-		}
-	}
-}
-
-// watch makes the end of ctx call Signal, until another context is passed or the worker
-// closes. A loop of waits with one context pays for that once. Contexts
-// that have ended may share one Done channel, so Signal may not be called for one of them.
-// sleep checks for that itself.
-func (s *sleeper) watch(ctx context.Context, w *thread) {
-	ends := ctx.Done()
-	if ends == nil || ends == s.ends {
-		return
-	}
-	s.unwatch()
-	s.ends, s.stop = ends, context.AfterFunc(ctx, w.signal)
+func (p *polling) forceSlowPoll() {
+	p.passes, p.slow.passes = periodicPasses, p.slow.everyPasses
 }
 
 func (s *sleeper) unwatch() {
@@ -205,4 +195,138 @@ func (s *sleeper) unwatch() {
 		s.stop()
 	}
 	s.ends, s.stop = nil, nil
+}
+
+// Wake-up. Invariant: a Signal is never lost. It sets raised before it writes the EventFD,
+// and lowerSignal clears raised before it drains the EventFD. So a Signal that lowerSignal
+// has not reported stays in raised. Arm and sleep look at raised before they block.
+
+// wakeup is the state of wake-ups through the event descriptors.
+type wakeup struct {
+	signal       *shmem.EventFD
+	raised       atomic.Bool // signal is raised, or about to be; Signal sets it, lowerSignal clears it
+	problem      error       // why there is no event descriptor
+	serviceTimer *time.Timer // calls Signal when something is due that causes no wake-up
+}
+
+// signalData identifies the worker's own EventFD among those of the ifaces in
+// slowPoll.set.
+const signalData = 1 << 32
+
+// openWakeup opens one descriptor that watches the EventFDs of all ifaces.
+func (w *Worker) openWakeup() error {
+	set, err := shmem.NewEpoll()
+	if err != nil {
+		return err
+	}
+	flag, err := shmem.NewEventFD()
+	if err != nil {
+		return errors.Join(err, set.Close())
+	}
+	err = set.Add(flag.FD(), signalData, shmem.EventIn)
+	for k, wi := range w.t.ifaces {
+		if fd := wi.iface.EventFD(); fd >= 0 && err == nil {
+			err = set.Add(fd, uint64(k), shmem.EventIn)
+		}
+	}
+	if err != nil {
+		return errors.Join(err, flag.Close(), set.Close())
+	}
+	w.t.polling.slow.set, w.t.polling.wake.signal = set, flag
+	return nil
+}
+
+// EventFD returns a descriptor that becomes readable after Arm when there is something
+// to progress. The worker owns it: do not read or close it. After Close EventFD
+// returns ErrClosed.
+func (w *Worker) EventFD() (int, error) {
+	w.t.lock()
+	defer w.t.unlock()
+	if w.t.closed.Load() {
+		return -1, fmt.Errorf("event descriptor: %w", ErrClosed)
+	}
+	if w.t.polling.slow.set == nil {
+		return -1, fmt.Errorf("event descriptor: %w", w.t.polling.wake.problem)
+	}
+	return w.t.polling.slow.set.FD(), nil
+}
+
+// Arm requests a wake-up through EventFD. It returns ErrBusy if there is something to
+// progress already, or Signal was called: progress, then arm again.
+func (w *Worker) Arm() error {
+	w.t.lock()
+	defer w.t.unlock()
+	if w.t.closed.Load() {
+		return fmt.Errorf("arm: %w", ErrClosed)
+	}
+	if w.t.polling.slow.set == nil {
+		return fmt.Errorf("arm: %w", w.t.polling.wake.problem)
+	}
+	if w.t.owner.state == ownerRuns || w.t.polling.lowerSignal() || w.t.callbacks.pending() {
+		return ErrBusy
+	}
+	w.t.am.retainer.service()
+	for _, wi := range w.t.ifaces {
+		switch st := wi.arm(uct.EventRecv | uct.EventSend); st {
+		case ucs.OK, ucs.Unsupported:
+		case ucs.Busy, ucs.InProgress:
+			w.t.polling.forceSlowPoll()
+			return ErrBusy
+		default:
+			return fmt.Errorf("arm %s: %w", wi.name(), statusErr(st))
+		}
+	}
+	if w.t.show != nil {
+		w.t.show.publishBeforeSleep(&w.t)
+	}
+	within := w.t.polling.serviceInterval
+	if sweep := w.t.slab.SweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
+		within = sweep
+	}
+	w.t.polling.wake.within(within, w.t.polling.signal)
+	return nil
+}
+
+// within schedules a call of signal after every, unless within is called again before. If
+// every is 0 it schedules none.
+func (k *wakeup) within(every time.Duration, signal func()) {
+	switch {
+	case every == 0:
+		k.stop()
+	case k.serviceTimer == nil:
+		k.serviceTimer = time.AfterFunc(every, signal)
+	default:
+		k.serviceTimer.Reset(every)
+	}
+}
+
+func (k *wakeup) stop() {
+	if k.serviceTimer != nil {
+		k.serviceTimer.Stop()
+	}
+}
+
+// Signal wakes a goroutine that sleeps on EventFD. If none sleeps, the next Arm returns
+// ErrBusy. It is safe for use from any goroutine, also after Close.
+func (w *Worker) Signal() { w.t.polling.signal() }
+
+func (p *polling) signal() {
+	if p.wake.raised.Swap(true) || p.wake.signal == nil {
+		return
+	}
+	_ = p.wake.signal.Signal() // it fails only if the worker is closed: no goroutine sleeps
+}
+
+// lowerSignal clears a Signal and reports whether there was one.
+func (p *polling) lowerSignal() bool {
+	if !p.wake.raised.Load() {
+		return false
+	}
+	// A Signal between the store and the drain leaves raised set although the EventFD is
+	// drained. The next Arm or sleep finds it.
+	p.wake.raised.Store(false)
+	if p.wake.signal != nil {
+		p.wake.signal.Drain()
+	}
+	return true
 }

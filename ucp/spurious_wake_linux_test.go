@@ -22,12 +22,12 @@ func TestFruitlessWakeUps(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle, Spin: 1})
 	require.NoError(t, err)
-	require.NotNil(t, w.t.sleeper.set, "Linux has event descriptors")
+	require.NotNil(t, w.t.polling.sleeper.set, "Linux has event descriptors")
 	always, err := shmem.NewEventFD() // readable, and nobody reads it
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, always.Close()) })
 	require.NoError(t, always.Signal())
-	w.t.sleeper.set = shmem.NewPollSet(w.t.wake.signal.FD(), always.FD())
+	w.t.polling.sleeper.set = shmem.NewPollSet(w.t.polling.wake.signal.FD(), always.FD())
 
 	begin, before := ucs.Now(), w.t.count.Value(cntSlept)
 	n := uint64(0)

@@ -134,10 +134,10 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	s.EP, s.Lane, s.Parts, s.Mode = 0, 0, 0, uint32(recvPosted)
 	b.Bufs[i] = p
 	r := RecvRequest{Request{&w.t, uint64(s.Gen)<<32 | uint64(i)}}
-	if w.t.unexpQueue.Len() != 0 && w.t.matchUnexpected(i, uint64(tag), uint64(mask)) {
+	if w.t.matching.unexpQueue.Len() != 0 && w.t.matchUnexpected(i, uint64(tag), uint64(mask)) {
 		return r
 	}
-	w.t.posted.Add(i, uint64(tag), uint64(mask))
+	w.t.matching.posted.Add(i, uint64(tag), uint64(mask))
 	return r
 }
 
@@ -180,7 +180,7 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 // tagSendShared is TagSend.
 func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
 	w := e.t
-	w.lockShared()
+	w.owner.lockShared()
 	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) {
 		l := &w.lanes[w.eps[k].lane] // lane 0, if there is none, accepts nothing
 		if len(p) <= l.maxShort && l.ep.AMShort(wire.Eager, uint64(tag), p) == ucs.OK {
@@ -188,11 +188,12 @@ func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
 			return Request{}
 		}
 	}
-	return w.tagSendUnlock(e, p, tag)
+	return e.tagSendUnlock(p, tag)
 }
 
 //go:noinline
-func (w *thread) tagSendUnlock(e Endpoint, p []byte, tag Tag) Request {
+func (e Endpoint) tagSendUnlock(p []byte, tag Tag) Request {
+	w := e.t
 	r := w.tagSend(e, sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p)})
 	w.unlockShared()
 	return r
@@ -202,7 +203,7 @@ func (w *thread) tagSendUnlock(e Endpoint, p []byte, tag Tag) Request {
 //
 //go:noinline
 func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
-	w.lockShared()
+	w.owner.lockShared()
 	if w.closing {
 		w.unlockShared()
 		return RecvRequest{w.refuse(request.TagRecv, Endpoint{}, ucs.Closed)}
@@ -212,8 +213,8 @@ func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 	b.Slots[i].Flags = request.FlagHasResult
 	b.Bufs[i] = p
 	r := RecvRequest{Request{w, b.ID(i)}}
-	if w.unexpQueue.Len() == 0 || !w.matchUnexpected(i, uint64(tag), uint64(mask)) {
-		w.posted.Add(i, uint64(tag), uint64(mask))
+	if w.matching.unexpQueue.Len() == 0 || !w.matchUnexpected(i, uint64(tag), uint64(mask)) {
+		w.matching.posted.Add(i, uint64(tag), uint64(mask))
 	}
 	w.unlockShared()
 	return r
@@ -221,8 +222,7 @@ func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 
 // consumeDone consumes the result of receive id if it has succeeded and has no state outside
 // of its slot, as nearly all do. The caller holds the lock.
-func (w *thread) consumeDone(id uint64) (Message, bool) {
-	b := &w.slab
+func (b *slab) consumeDone(id uint64) (Message, bool) {
 	i, g := uint32(id), uint32(id>>32)
 	if int(i) >= len(b.Slots) {
 		return Message{}, false

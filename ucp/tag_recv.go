@@ -6,8 +6,19 @@ import (
 	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
+	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/stats"
 )
+
+// matching matches messages with receives.
+type matching struct {
+	posted     tagmatch.Posted
+	unexpQueue tagmatch.Unexpected
+	unexpected []unexpected // unexpected messages, by their id in unexpQueue
+	budget     budget
+	rejecting  bool // unmatched messages are refused, because the worker is closing
+}
 
 // recvOp is the slot of a receive. Its tag and length are the result. A fetch that completes has
 // its value in the place of the tag.
@@ -49,7 +60,7 @@ type matchedOp struct {
 //hot:bench BenchmarkTagPair
 //go:nosplit
 func (w *thread) handleEager(tag uint64, data []byte) {
-	i := w.posted.Match(tag)
+	i := w.matching.posted.Match(tag)
 	if i == 0 {
 		w.queueUnexpected(tag, data)
 		return
@@ -115,16 +126,16 @@ func (w *thread) queueUnexpectedAs(tag uint64, data []byte, u unexpected) {
 	u.n = uint64(len(data))
 	u.chunk = w.allocBudgeted(len(data)) // also for an empty message: it occupies as much memory
 	copy(w.pool.Bytes(u.chunk), data)
-	w.addUnexpected(tag, u)
+	w.matching.add(w.count, tag, u)
 }
 
-func (w *thread) addUnexpected(tag uint64, u unexpected) uint32 {
-	w.count.Inc(cntUnexpected)
-	id := w.unexpQueue.Add(tag)
-	for int(id) >= len(w.unexpected) {
-		w.unexpected = append(w.unexpected, unexpected{})
+func (m *matching) add(count *stats.Set, tag uint64, u unexpected) uint32 {
+	count.Inc(cntUnexpected)
+	id := m.unexpQueue.Add(tag)
+	for int(id) >= len(m.unexpected) {
+		m.unexpected = append(m.unexpected, unexpected{})
 	}
-	w.unexpected[id] = u
+	m.unexpected[id] = u
 	return id
 }
 
@@ -139,25 +150,26 @@ func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
 	}
 	id := wire.Uint64(data, 0)
 	data = data[wire.SyncHeaderLen:]
-	if i := w.posted.Match(tag); i != 0 {
+	if i := w.matching.posted.Match(tag); i != 0 {
 		w.deliver(i, tag, data)
-		w.reply(rx, control{id: wire.SyncAck, hdr: id})
+		rx.reply(control{id: wire.SyncAck, hdr: id})
 		return
 	}
-	w.queueSync(rx, tag, id, data)
+	rx.queueSync(tag, id, data)
 }
 
 // queueSync queues a synchronous message that no receive matches. It refuses the message if
 // the worker is closing.
 //
 //go:noinline
-func (w *thread) queueSync(rx *rxConn, tag, id uint64, data []byte) {
-	if w.rejecting {
-		w.reject(rx, id, ucs.Rejected, "its worker closes")
+func (rx *rxConn) queueSync(tag, id uint64, data []byte) {
+	w := rx.w
+	if w.matching.rejecting {
+		rx.reject(id, ucs.Rejected, "its worker closes")
 		return
 	}
-	if w.budget.exhausted {
-		w.requestRndvOnly(rx)
+	if w.matching.budget.exhausted {
+		rx.requestRndvOnly()
 	}
 	rx.pendingReplies++
 	w.queueUnexpectedAs(tag, data, unexpected{kind: unexpSync, id: id, rx: rx.index})
@@ -168,7 +180,7 @@ func (w *thread) queueSync(rx *rxConn, tag, id uint64, data []byte) {
 //
 //go:noinline
 func (w *thread) matchUnexpected(i uint32, tag, mask uint64) bool {
-	id := w.unexpQueue.Match(tag, mask)
+	id := w.matching.unexpQueue.Match(tag, mask)
 	if id == 0 {
 		return false
 	}
@@ -179,19 +191,16 @@ func (w *thread) matchUnexpected(i uint32, tag, mask uint64) bool {
 // deliverUnexpected delivers the unexpected message id, which was removed from matching, to the
 // receive in slot i.
 func (w *thread) deliverUnexpected(i, id uint32) {
-	u, tag := w.unexpected[id], w.unexpQueue.Tag(id)
-	w.freeUnexpected(id)
+	u, tag := w.matching.unexpected[id], w.matching.unexpQueue.Tag(id)
+	w.matching.freeUnexpected(id)
 	switch u.kind {
 	case unexpPartial:
-		rx := w.rxConns[u.rx]
-		copy(w.slab.Bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
-		w.freeBudgeted(rx.chunk)
-		w.reassembleInto(rx, i)
+		w.rxConns[u.rx].matchPartial(i)
 	case unexpRTS:
 		rx := w.rxConns[u.rx]
 		rx.pendingReplies--
 		request.As[recvOp](&w.slab.Slots[i]).tag = tag
-		w.requestData(rx, i, u.id, u.n)
+		rx.requestData(i, u.id, u.n)
 	case unexpLost:
 		s := request.As[recvOp](&w.slab.Slots[i])
 		s.tag, s.length = tag, u.n
@@ -202,20 +211,20 @@ func (w *thread) deliverUnexpected(i, id uint32) {
 		w.freeBudgeted(u.chunk)
 		if u.kind == unexpSync {
 			w.rxConns[u.rx].pendingReplies--
-			w.reply(w.rxConns[u.rx], control{id: wire.SyncAck, hdr: u.id})
+			w.rxConns[u.rx].reply(control{id: wire.SyncAck, hdr: u.id})
 		}
 	}
 }
 
-func (w *thread) freeUnexpected(id uint32) {
-	w.unexpected[id] = unexpected{}
-	w.unexpQueue.Free(id)
+func (m *matching) freeUnexpected(id uint32) {
+	m.unexpected[id] = unexpected{}
+	m.unexpQueue.Free(id)
 }
 
 // dropUnexpected drops the unexpected message id, of which no more will arrive. A message that
 // was taken stays as unexpLost with st.
 func (w *thread) dropUnexpected(id uint32, st ucs.Status) {
-	u := &w.unexpected[id]
+	u := &w.matching.unexpected[id]
 	w.freeBudgeted(u.chunk)
 	if u.kind == unexpRTS || u.kind == unexpSync {
 		w.rxConns[u.rx].pendingReplies--
@@ -224,8 +233,8 @@ func (w *thread) dropUnexpected(id uint32, st ucs.Status) {
 		*u = unexpected{kind: unexpLost, n: u.n, id: uint64(st), matchedSlot: u.matchedSlot}
 		return
 	}
-	w.unexpQueue.Remove(id)
-	w.freeUnexpected(id)
+	w.matching.unexpQueue.Remove(id)
+	w.matching.freeUnexpected(id)
 }
 
 // rejectUnmatched refuses the messages whose senders wait for a reply. The worker is
@@ -233,12 +242,23 @@ func (w *thread) dropUnexpected(id uint32, st ucs.Status) {
 func (w *thread) rejectUnmatched() {
 	w.lock()
 	defer w.unlock()
-	w.rejecting = true
-	w.rejectRndvs()
-	for id := range w.unexpected {
-		if u := w.unexpected[id]; u.kind == unexpRTS || u.kind == unexpSync {
+	w.matching.rejecting = true
+	for w.am.retainer.rndvs != nil {
+		r := w.am.retainer.rndvs
+		rx, id := r.storage.rx, r.storage.id
+		w.am.retainer.removeRndv(r)
+		r.err, r.status = ErrClosed, ucs.Closed
+		rx.reject(id, ucs.Rejected, "its worker closes")
+	}
+	for len(w.am.prefetch.queued) > 0 {
+		a := w.am.prefetch.queued[0]
+		a.rx.dropPrefetches(a.id, false)
+		a.rx.reject(a.id, ucs.Rejected, "its worker closes")
+	}
+	for id := range w.matching.unexpected {
+		if u := w.matching.unexpected[id]; u.kind == unexpRTS || u.kind == unexpSync {
 			w.dropUnexpected(uint32(id), ucs.Closed)
-			w.reject(w.rxConns[u.rx], u.id, ucs.Rejected, "its worker closes")
+			w.rxConns[u.rx].reject(u.id, ucs.Rejected, "its worker closes")
 		}
 	}
 }
@@ -248,15 +268,15 @@ func (w *thread) rejectUnmatched() {
 func (w *Worker) TagProbe(tag, mask Tag) (Message, bool) {
 	w.t.lock()
 	defer w.t.unlock()
-	id := w.t.unexpQueue.Find(uint64(tag), uint64(mask))
+	id := w.t.matching.unexpQueue.Find(uint64(tag), uint64(mask))
 	if id == 0 {
 		return Message{}, false
 	}
-	return w.t.messageOf(id), true
+	return w.t.matching.messageOf(id), true
 }
 
-func (w *thread) messageOf(id uint32) Message {
-	return Message{Tag(w.unexpQueue.Tag(id)), int(w.unexpected[id].n)}
+func (m *matching) messageOf(id uint32) Message {
+	return Message{Tag(m.unexpQueue.Tag(id)), int(m.unexpected[id].n)}
 }
 
 // MatchedMessage is a message that was removed from matching: only its Recv can receive it. A
@@ -273,15 +293,15 @@ type MatchedMessage struct {
 func (w *Worker) TagMprobe(tag, mask Tag) (MatchedMessage, bool) {
 	w.t.lock()
 	defer w.t.unlock()
-	id := w.t.unexpQueue.Match(uint64(tag), uint64(mask))
+	id := w.t.matching.unexpQueue.Match(uint64(tag), uint64(mask))
 	if id == 0 {
 		return MatchedMessage{}, false
 	}
 	i := w.t.slab.Alloc(request.Matched)
 	s := request.As[matchedOp](&w.t.slab.Slots[i])
 	s.message, s.Flags = id, request.FlagHasResult
-	w.t.unexpected[id].matchedSlot = i
-	return MatchedMessage{&w.t, w.t.slab.ID(i), w.t.messageOf(id)}, true
+	w.t.matching.unexpected[id].matchedSlot = i
+	return MatchedMessage{&w.t, w.t.slab.ID(i), w.t.matching.messageOf(id)}, true
 }
 
 // Recv receives the message into p, as TagRecv does. A second Recv, and one after Drop,
@@ -298,7 +318,7 @@ func (t MatchedMessage) Recv(p []byte) RecvRequest {
 		return RecvRequest{}
 	}
 	if w.closing {
-		w.unexpected[id].matchedSlot = 0
+		w.matching.unexpected[id].matchedSlot = 0
 		w.dropMatched(id)
 		return RecvRequest{w.refuse(request.TagRecv, Endpoint{}, ucs.Closed)}
 	}
@@ -332,13 +352,13 @@ func (w *thread) consumeMatched(id uint64) uint32 {
 	}
 	n := request.As[matchedOp](&w.slab.Slots[i]).message
 	w.slab.release(i)
-	w.unexpected[n].matchedSlot = 0
+	w.matching.unexpected[n].matchedSlot = 0
 	return n
 }
 
 // dropMatched drops message id, which was removed from matching.
 func (w *thread) dropMatched(id uint32) {
-	u := w.unexpected[id]
+	u := w.matching.unexpected[id]
 	switch u.kind {
 	case unexpPartial:
 		rx := w.rxConns[u.rx]
@@ -348,9 +368,9 @@ func (w *thread) dropMatched(id uint32) {
 		rx := w.rxConns[u.rx]
 		rx.pendingReplies--
 		w.freeBudgeted(u.chunk)
-		w.reject(rx, u.id, ucs.Rejected, "it was taken and dropped")
+		rx.reject(u.id, ucs.Rejected, "it was taken and dropped")
 	default:
 		w.freeBudgeted(u.chunk)
 	}
-	w.freeUnexpected(id)
+	w.matching.freeUnexpected(id)
 }

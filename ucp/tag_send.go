@@ -142,8 +142,8 @@ func (w *thread) resumeTagSend(i uint32) ucs.Status {
 		return l.status()
 	case s.phase == phaseData:
 		return w.sendData(i, l)
-	case s.off > 0: // a fragment was sent
-	case w.usesRndv(s, l):
+	case s.off > 0:
+	case l.usesRndv(s):
 		return w.sendRTS(i, l)
 	case s.wants&sendSync != 0:
 		return w.sendSync(i, l)
@@ -154,67 +154,75 @@ func (w *thread) resumeTagSend(i uint32) ucs.Status {
 	case n <= l.maxBcopy:
 		b, st := l.ep.ReserveAM(wire.Eager, s.hdr, n)
 		if st == ucs.OK {
-			l.ep.CommitAM(w.fill(b, i))
+			l.ep.CommitAM(w.slab.fill(b, i))
 		}
 		return st
-	}
-	return w.sendFragments(i, l)
-}
-
-// sendFragments sends the message in slot i in fragments, as far as the transport has
-// resources. The first one numbers the message.
-func (w *thread) sendFragments(i uint32, l *lane) ucs.Status {
-	s := request.As[sendOp](&w.slab.Slots[i])
-	if s.off == 0 {
-		id, header := wire.First, []byte(nil)
-		if s.Op == request.AMSend {
-			id, header = wire.UserFirst, w.savedHeader(i)
-		}
-		b, st := l.ep.ReserveAM(id, s.hdr, l.maxBcopy)
-		if st != ucs.OK {
+	default:
+		if st := w.sendFirst(i, l); st != ucs.OK {
 			return st
 		}
-		binary.LittleEndian.PutUint64(b, s.length)
-		h := wire.FirstHeaderLen + copy(b[wire.FirstHeaderLen:], header)
-		k := w.fill(b[h:], i)
-		l.ep.CommitAM(h + k)
-		s.off = uint64(k)
-		l.fragSeq++
-		s.number = uint32(l.fragSeq)
-		w.count.Inc(cntFragmented)
 	}
+	return w.sendNext(i, l)
+}
+
+// sendNext sends the following fragments of the message in slot i.
+func (w *thread) sendNext(i uint32, l *lane) ucs.Status {
+	s := request.As[sendOp](&w.slab.Slots[i])
 	for s.off < s.length {
 		b, st := l.ep.ReserveAM(wire.Next, uint64(s.number), min(l.maxBcopy, int(s.length-s.off)))
 		if st != ucs.OK {
 			return st
 		}
-		k := w.fill(b, i)
+		k := w.slab.fill(b, i)
 		l.ep.CommitAM(k)
 		s.off += uint64(k)
 	}
 	return ucs.OK
 }
 
-// fill copies the next bytes of the message in slot i to b, and returns their number.
-func (w *thread) fill(b []byte, i uint32) int {
+// begun notes that the first k bytes of the fragmented message in s were sent,
+// and numbers it.
+func (w *thread) begun(s *sendOp, l *lane, k int) {
+	s.off = uint64(k)
+	l.fragSeq++
+	s.number = uint32(l.fragSeq)
+	w.count.Inc(cntFragmented)
+}
+
+// sendFirst sends the first fragment of a message.
+func (w *thread) sendFirst(i uint32, l *lane) ucs.Status {
 	s := request.As[sendOp](&w.slab.Slots[i])
+	b, st := l.ep.ReserveAM(wire.First, s.hdr, l.maxBcopy)
+	if st != ucs.OK {
+		return st
+	}
+	binary.LittleEndian.PutUint64(b, s.length)
+	k := w.slab.fill(b[wire.FirstHeaderLen:], i)
+	l.ep.CommitAM(wire.FirstHeaderLen + k)
+	w.begun(s, l, k)
+	return ucs.OK
+}
+
+// fill copies the next bytes of the message in slot i to b, and returns their number.
+func (b *slab) fill(p []byte, i uint32) int {
+	s := request.As[sendOp](&b.Slots[i])
 	off := int(s.off)
 	switch s.Op {
 	case request.TagSendV:
 	case request.TagSendUint64:
 		var v [8]byte
 		binary.LittleEndian.PutUint64(v[:], s.value)
-		return copy(b, v[off:])
+		return copy(p, v[off:])
 	default:
-		return copy(b, w.slab.Bufs[i][off:])
+		return copy(p, b.Bufs[i][off:])
 	}
 	n := 0
-	for _, p := range w.slab.vecs[i] {
-		if off >= len(p) {
-			off -= len(p)
+	for _, v := range b.vecs[i] {
+		if off >= len(v) {
+			off -= len(v)
 			continue
 		}
-		n += copy(b[n:], p[off:])
+		n += copy(p[n:], v[off:])
 		off = 0
 	}
 	return n

@@ -2,11 +2,9 @@ package ucp
 
 import (
 	"sync/atomic"
-	"time"
 
 	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/internal/request"
-	"github.com/goucx/goucx/ucp/tagmatch"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
@@ -14,27 +12,25 @@ import (
 )
 
 // thread is the part of a worker that one goroutine at a time uses: requests and lanes, and
-// the components that complete, receive and wait. With ThreadMulti, mu guards all its
-// fields, but for those that say otherwise.
+// the components that complete, receive and wait. With ThreadMulti, owner.mu guards all its
+// fields, but for those that say otherwise. No component refers to the thread.
 type thread struct {
 	// fastEps is eps, or empty if every call must take the lock. The bounds check of a
 	// fast path then fails, and the call takes the slow path.
 	fastEps        []epSlot
-	lanes          []lane     // by index; lane 0 is none and refuses everything
-	locked         bool       // every call takes the worker's lock: ThreadMulti, or the worker is closed
-	moreWork       bool       // a pass has more to do than to progress one
-	passes         uint32     // since the last call of doPeriodic
-	firstActive    progresser // the first active iface, or idle
-	ctxCheckPasses uint32     // number of passes after which a wait looks at its context and the time
+	lanes          []lane // by index; lane 0 is none and refuses everything
+	locked         bool   // every call takes the worker's lock: ThreadMulti, or the worker is closed
+	polling        polling
+	ctxCheckPasses uint32 // number of passes after which a wait looks at its context and the time
 
 	slab slab
 
 	operations         *[request.NumKinds]operation
 	eps                []epSlot
 	epFree             uint32
-	cold               map[uint32]*epCold
+	cold               coldEps
 	peers              wireup.Table
-	laneOf             map[wireup.PeerID]uint32 // first lane of each peer that has one
+	laneOf             laneIndex
 	laneFree           uint32
 	numDraining        int // lanes in laneDraining
 	fences             int // fences over several lanes in progress
@@ -60,36 +56,21 @@ type thread struct {
 	count   *stats.Set
 	stats   stats.Group
 
-	posted          tagmatch.Posted
-	unexpQueue      tagmatch.Unexpected
-	unexpected      []unexpected  // unexpected messages, by their id in arrived
-	serviceInterval time.Duration // longest sleep while ifaces are active; 0: no limit
-	rejecting       bool          // unmatched messages are refused, because the worker is closing
-	budget          budget
-	am              amState
-	emul            emulOps
-	mu              spinLock // with ThreadMulti, guards all fields above and below
-	owner           progressOwner
-	cores           int
-	lockWaiters     atomic.Int32  // goroutines that wait for mu to post; passes let them go first
-	granted         atomic.Uint32 // number of times that such a goroutine got mu
-	active          []progresser
-	dueCallbacks    []dueCallback // callbacks that are due
-	inOnFailure     Endpoint      // endpoint whose OnFailure is running
-	inCallbacks     bool
-	show            *display // nil: the worker publishes no live statistics
-	slow            slowPoll
-	wake            wakeup
-	sleeper         sleeper
-	eviction        idleEviction
-	closing         bool
-	closed          atomic.Bool
+	matching  matching
+	am        amState
+	callbacks callbacks
+	emul      emulOps
+	owner     progressOwner
+
+	show    *display // nil: the worker publishes no live statistics
+	closing bool
+	closed  atomic.Bool
 }
 
 // lock and unlock guard the worker with ThreadMulti. With other modes they do nothing.
 func (w *thread) lock() {
 	if w.locked {
-		w.lockShared()
+		w.owner.lockShared()
 	}
 }
 
@@ -111,7 +92,7 @@ func (w *thread) unlockForCallback() {
 
 func (w *thread) relockAfterCallback() {
 	if w.am.multi || w.closed.Load() {
-		w.lockPass()
+		w.owner.lockPass()
 	}
 }
 
@@ -125,26 +106,26 @@ const (
 // lockShared takes the worker's lock for a post or a look. A goroutine that progresses in a
 // loop holds the lock nearly all the time. So lockSlow counts the waiting posts in want,
 // and passes of progress let them go first.
-func (w *thread) lockShared() {
-	if !w.mu.TryLock() {
-		w.lockSlow()
+func (o *progressOwner) lockShared() {
+	if !o.mu.TryLock() {
+		o.lockSlow()
 	}
 }
 
 //go:noinline
-func (w *thread) lockSlow() {
-	w.lockWaiters.Add(1)
-	w.mu.Lock()
-	w.granted.Add(1)
-	w.lockWaiters.Add(-1)
+func (o *progressOwner) lockSlow() {
+	o.lockWaiters.Add(1)
+	o.mu.Lock()
+	o.granted.Add(1)
+	o.lockWaiters.Add(-1)
 }
 
 // lockPass takes the worker's lock for a pass of progress.
-func (w *thread) lockPass() {
-	if w.lockWaiters.Load() > 0 {
-		w.giveWay()
+func (o *progressOwner) lockPass() {
+	if o.lockWaiters.Load() > 0 {
+		o.giveWay()
 	}
-	w.mu.Lock()
+	o.mu.Lock()
 }
 
 // giveWay lets goroutines that wait for the lock to post go first. If there are more
@@ -152,13 +133,13 @@ func (w *thread) lockPass() {
 // only if this pass yields its processor.
 //
 //go:noinline
-func (w *thread) giveWay() {
-	granted := w.granted.Load()
-	for k := 0; w.lockWaiters.Load() > 0; k++ {
+func (o *progressOwner) giveWay() {
+	granted := o.granted.Load()
+	for k := 0; o.lockWaiters.Load() > 0; k++ {
 		switch {
 		case k < giveWayLooks:
 			cpu.Pause()
-		case k < giveWayLooks+giveWayYields && w.granted.Load() == granted:
+		case k < giveWayLooks+giveWayYields && o.granted.Load() == granted:
 			cpu.Yield()
 		default:
 			return
@@ -169,8 +150,8 @@ func (w *thread) giveWay() {
 // unlockShared releases the lock and wakes the goroutines whose operations completed.
 func (w *thread) unlockShared() {
 	b := &w.owner
-	if b.toWake == nil && !b.sleeping {
-		w.mu.Unlock()
+	if b.toWake == nil && b.state != ownerSleeps {
+		w.owner.mu.Unlock()
 		return
 	}
 	w.unlockSlow()
@@ -180,12 +161,12 @@ func (w *thread) unlockShared() {
 func (w *thread) unlockSlow() {
 	b := &w.owner
 	// The goroutine in poll runs the callbacks that became due without progress.
-	signal := b.sleeping && (b.mustWake || len(w.dueCallbacks)+len(w.am.failureCalls) > 0)
+	signal := b.state == ownerSleeps && (b.mustWake || w.callbacks.pending())
 	x := b.toWake
 	b.toWake, b.toWakeTail = nil, &b.toWake
-	w.mu.Unlock()
+	w.owner.mu.Unlock()
 	if signal {
-		w.signal()
+		w.polling.signal()
 	}
 	for x != nil {
 		next := x.wakeNext

@@ -54,16 +54,16 @@ func TestUnattendedTries(t *testing.T) {
 		assert.Positive(t, d, when)
 		assert.LessOrEqual(t, d, time.Millisecond, when)
 	}
-	w.t.mu.Lock()
+	w.t.owner.mu.Lock()
 	soon(wi.resumeUnattended(), "while another goroutine has the lock")
-	w.t.mu.Unlock()
-	w.t.owner.held = true
+	w.t.owner.mu.Unlock()
+	w.t.owner.state = ownerRuns
 	soon(wi.resumeUnattended(), "while another goroutine progresses")
-	w.t.owner.sleeping = true
+	w.t.owner.state = ownerSleeps
 	assert.Negative(t, wi.resumeUnattended(), "the transport has woken the sleeper")
-	w.t.owner.sleeping, f.left = false, false
+	w.t.owner.state, f.left = ownerRuns, false
 	assert.Negative(t, wi.resumeUnattended(), "the other goroutine has resumed them")
-	w.t.owner.held, f.left = false, true
+	w.t.owner.state, f.left = ownerNone, true
 	assert.Zero(t, f.turns, "without lock and ownership")
 
 	f.moves = 3
@@ -82,9 +82,9 @@ func TestUnattendedTries(t *testing.T) {
 	soon(wi.resumeUnattended(), "when there is room again")
 	f.left = false
 	assert.Negative(t, wi.resumeUnattended(), "when nothing waits")
-	assert.False(t, w.t.owner.held)
-	require.True(t, w.t.mu.TryLock(), "the lock is free")
-	w.t.mu.Unlock()
+	assert.Equal(t, ownerNone, w.t.owner.state)
+	require.True(t, w.t.owner.mu.TryLock(), "the lock is free")
+	w.t.owner.mu.Unlock()
 }
 
 // A callback that became due in a turn runs in the program's next pass, and a

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"runtime"
 
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/uct"
 )
 
 // Intervals at which a waiting loop looks beyond its worker, in passes.
@@ -63,7 +65,7 @@ func (p *waitLoop) look(ctx context.Context, w *thread) (sleepy bool, err error)
 	if ctx.Err() != nil { // Cause takes a lock, so check Err first
 		return false, context.Cause(ctx)
 	}
-	return p.count() >= w.sleeper.after && p.spinExpired(w), nil
+	return p.count() >= w.polling.sleeper.after && p.spinExpired(w), nil
 }
 
 // count adds the passes since the last call, and returns the number of idle passes.
@@ -80,13 +82,13 @@ func (p *waitLoop) spinExpired(w *thread) bool {
 	if p.since-spinOver <= maxSpurious {
 		return true
 	}
-	if w.sleeper.spin < 0 {
+	if w.polling.sleeper.spin < 0 {
 		if p.idle >= spinPasses && p.idle%yieldPasses == 0 {
 			cpu.Yield()
 		}
 		return false
 	}
-	if w.sleeper.spin == 0 { // arming looks at the ifaces once more
+	if w.polling.sleeper.spin == 0 { // arming looks at the ifaces once more
 		p.since = spinOver
 		runtime.Gosched()
 		return true
@@ -98,7 +100,7 @@ func (p *waitLoop) spinExpired(w *thread) bool {
 	if p.since == 0 {
 		p.since = max(now, spinOver+maxSpurious+1)
 	}
-	if ucs.Time(int32(now-p.since))<<10 < w.sleeper.spin {
+	if ucs.Time(int32(now-p.since))<<10 < w.polling.sleeper.spin {
 		return false
 	}
 	// Goroutines that wait for this processor go first: a goroutine that sleeps in poll
@@ -113,7 +115,9 @@ func (p *waitLoop) spinExpired(w *thread) bool {
 // or ErrClosed. It sleeps when idle.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.t.locked {
-		_, _, err := w.t.waitShared(ctx, 0, false)
+		w.t.owner.lockShared()
+		s := sharedWait{w: &w.t, ctx: ctx}
+		_, _, err := s.run()
 		return err
 	}
 	var p waitLoop
@@ -136,7 +140,10 @@ func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 }
 
 func (w *thread) waitUntil(ctx context.Context, cond func() bool) error {
-	if err := w.mayLoop(); err != nil {
+	w.lock()
+	err := w.mayWait()
+	w.unlock()
+	if err != nil {
 		return err
 	}
 	var p waitLoop
@@ -156,25 +163,19 @@ func (w *thread) waitUntil(ctx context.Context, cond func() bool) error {
 		case err != nil:
 			return err
 		case sleepy:
-			w.sleepBriefly()
+			w.polling.sleepBriefly(w.am.multi)
 		}
 	}
 	return nil
 }
 
-func (w *thread) mayLoop() error {
-	w.lock()
-	defer w.unlock()
-	return w.mayWait()
-}
-
 // waitBounded waits for r, at most CloseTimeout. If ended is true, err is the result of r.
 // Otherwise err is the reason why the wait stopped.
-func (w *thread) waitBounded(r Request) (ended bool, err error) {
+func (r Request) waitBounded() (ended bool, err error) {
 	if r.Done() {
 		return true, r.Err()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), r.t.ctx.closeTimeout)
 	defer cancel()
 	if ended, err = r.waitSlow(ctx); ended {
 		return true, err
@@ -195,9 +196,44 @@ func (p *waitLoop) among(ws []*Worker, n int) {
 	if p.n = 0; p.count() < spinPasses {
 		return
 	}
-	if w := ws[0]; w.t.sleeper.set != nil {
-		w.t.sleepBriefly()
+	if w := ws[0]; w.t.polling.sleeper.set != nil {
+		w.t.polling.sleepBriefly(w.t.am.multi)
 	} else {
 		cpu.Yield()
+	}
+}
+
+// ReportWaits implements uct.WaitReporter. It reports where this worker waits for a peer,
+// so that the transport probes that the peer is alive:
+//
+//   - a lane with sends that the peer has not matched or requested, or with emulated operations without a reply;
+//   - an rx connection with messages whose sender waits for a reply, with requested data, or with an incomplete message;
+//   - the lane of an endpoint that a receive is tied to: it waits for the end of the connection.
+func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint, uint32, uct.WaitKind)) {
+	w := &wi.w.t
+	lane := func(i uint32, waits uct.WaitKind) {
+		if l := &w.lanes[i]; l.ep != nil && l.state != laneFailed && l.iface == uint32(wi.index) {
+			report(l.transport(), 0, waits)
+		}
+	}
+	for i := range w.lanes {
+		if w.lanes[i].unacked.Head != 0 {
+			lane(uint32(i), uct.WaitForReply)
+		}
+	}
+	for i := range w.emul.ops {
+		if o := &w.emul.ops[i]; o.live {
+			lane(o.lane, uct.WaitForReply)
+		}
+	}
+	for id, rx := range wi.rxConns {
+		if rx.pendingReplies > 0 || rx.pendingFetches > 0 || rx.into != reasmNone {
+			report(nil, id, uct.WaitForReply)
+		}
+	}
+	for i := 1; least <= uct.WaitForClose && i < len(w.slab.Slots); i++ {
+		if s := &w.slab.Slots[i]; s.State == request.StateLive && s.Flags&request.FlagTied != 0 {
+			lane(w.eps[s.EP].lane, uct.WaitForClose)
+		}
 	}
 }

@@ -82,7 +82,7 @@ func TestPeerWithdraws(t *testing.T) {
 	deliver(h.p,
 		packet{wire.Cancel, mine, h.kept, []byte{wire.CancelRTS}}, packet{wire.Cancel, mine, 2<<32 | 1, []byte{wire.CancelRTS}},
 		packet{wire.Cancel, mine, 2<<32 | 8, []byte{wire.CancelRTS}})
-	assert.Zero(t, w.t.unexpQueue.Len())
+	assert.Zero(t, w.t.matching.unexpQueue.Len())
 	m, err := h.fetch.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
 	assert.Equal(t, Message{5, 100}, m)
@@ -94,7 +94,7 @@ func TestPeerWithdraws(t *testing.T) {
 		packet{wire.Cancel, mine, q.id, []byte{wire.CancelData}})
 	_, err = q.Wait(context.Background())
 	require.ErrorIs(t, err, ErrCanceled)
-	for _, u := range w.t.unexpected {
+	for _, u := range w.t.matching.unexpected {
 		assert.Zero(t, u)
 	}
 	assert.Zero(t, w.t.count.Value(cntProtocolError))

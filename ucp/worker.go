@@ -1,7 +1,7 @@
 package ucp
 
 import (
-	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -66,31 +66,48 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new worker: %w", err)
 	}
+	// The id equals the process's UUID but for the first four bytes. So package wireup stores
+	// the rest once for all workers of a process.
+	id := uct.UUID(platform.ProcessID())
+	binary.LittleEndian.PutUint32(id[:], binary.LittleEndian.Uint32(id[:])+workerSeq.Add(1))
 	w := &Worker{mode: c.Mode, t: thread{
-		ctx: x, id: newWorkerID(), operations: &operations, locked: c.Mode == ThreadMulti, firstActive: noIface{},
+		ctx: x, id: id, operations: &operations, locked: c.Mode == ThreadMulti, polling: polling{firstActive: noIface{}},
 		lanes:   []lane{{laneLife: closedLane}},
-		laneOf:  make(map[wireup.PeerID]uint32),
-		cold:    make(map[uint32]*epCold),
+		laneOf:  make(laneIndex),
+		cold:    make(coldEps),
 		rxConns: make([]*rxConn, 1),
 		eps:     make([]epSlot, 1),
 		count:   stats.NewSet(counterNames[:]),
-		show:    x.newDisplay(c.Mode),
 	}}
+	if x.liveStats != nil {
+		w.t.show = &display{mode: c.Mode, replied: make(chan struct{}, 1)}
+		w.t.show.last.Store(&summary{at: ucs.Now()})
+	}
 	_ = w.t.stats.Add("ucp", w.t.count) // the first, so its name is not taken
 	w.t.slab.init(&w.t.pool)
 	w.t.am.init(&w.t, c.Mode == ThreadMulti)
-	w.t.slow.init(x.settings)
+	w.t.polling.slow.init(x.settings)
 	w.initTags(c)
 	w.openIfaces(domains)
+	w.t.polling.ifaces = w.t.ifaces
 	if len(w.t.ifaces) == 0 {
 		return nil, fmt.Errorf("new worker: no interface works%s: %w", reasons(w.t.refused), ErrUnsupported)
 	}
-	w.t.wake.problem = w.openWakeup()
+	w.t.polling.wake.problem = w.openWakeup()
 	w.initSleep(c.Spin)
-	w.initEviction()
+	w.t.polling.eviction.maxActive = rowMaxLive.Get(x.settings)
+	for _, wi := range w.t.ifaces {
+		if f, ok := wi.iface.(uct.ConnectionCache); ok {
+			w.t.polling.eviction.caches = append(w.t.polling.eviction.caches, f)
+		}
+	}
 	w.eager = rowConnect.Get(x.settings) == "eager"
-	w.t.cores = runtime.GOMAXPROCS(0)
-	if err = w.buildAddress(); err == nil {
+	w.t.owner.cores = runtime.GOMAXPROCS(0)
+	view := wireup.View{Host: platform.HostID(), Process: x.id.Process, Context: x.id.Context, Worker: id}
+	a, refused, err := wireup.Build(view, w.t.locals)
+	w.t.address = a
+	w.t.refused = append(w.t.refused, refused...)
+	if err == nil {
 		err = x.own(w)
 	}
 	if err != nil {
@@ -109,9 +126,29 @@ func (w *Worker) openIfaces(domains []openDomain) {
 		all = append(all, infos...)
 		w.t.refused = append(w.t.refused, refused...)
 		for _, i := range infos {
-			if err := w.openIface(d, n, i); err != nil {
-				w.t.refused = append(w.t.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: err.Error()})
+			refuse := func(reason string) {
+				w.t.refused = append(w.t.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: reason})
 			}
+			if use, reason := w.t.ctx.selection.Iface(i); use != wireup.UseAll {
+				refuse(reason)
+				continue
+			}
+			wi := &workerIface{w: w, info: i, domain: d, index: len(w.t.ifaces), rxConns: make(map[uint32]*rxConn)}
+			c := uct.IfaceConfig{
+				Handler: wi, Worker: w.t.id, Settings: w.t.ctx.settings, Wants: w.t.ctx.features.wants(),
+				Stats: &w.t.stats, Resources: uct.Resources{MaxUnexpected: int(min(max(w.t.matching.budget.limit, 1), math.MaxInt))},
+			}
+			if w.mode == ThreadMulti { // with other modes only the program's goroutine may use the worker
+				c.Unattended = wi.resumeUnattended
+			}
+			f, err := d.OpenIface(i, c)
+			if err != nil {
+				refuse(err.Error())
+				continue
+			}
+			wi.iface = f
+			w.t.ifaces = append(w.t.ifaces, wi)
+			w.t.locals = append(w.t.locals, wireup.LocalIface{Info: i, Attr: f.Attr(), Domain: n, Iface: f})
 		}
 	}
 	absent := w.t.ctx.selection.Absent(all)
@@ -121,25 +158,6 @@ func (w *Worker) openIfaces(domains []openDomain) {
 			w.t.ctx.log.Warn(r.String())
 		}
 	})
-}
-
-func (w *Worker) openIface(d openDomain, number int, info uct.IfaceInfo) error {
-	if use, reason := w.t.ctx.selection.Iface(info); use != wireup.UseAll {
-		return errors.New(reason)
-	}
-	wi := &workerIface{w: w, info: info, domain: d, index: len(w.t.ifaces), rxConns: make(map[uint32]*rxConn)}
-	f, err := d.OpenIface(info, uct.IfaceConfig{
-		Handler: wi, Worker: w.t.id, Settings: w.t.ctx.settings, Wants: w.t.ctx.features.wants(),
-		Stats: &w.t.stats, Resources: uct.Resources{MaxUnexpected: int(min(max(w.t.budget.limit, 1), math.MaxInt))},
-		Unattended: wi.unattended(w.mode),
-	})
-	if err != nil {
-		return err
-	}
-	wi.iface = f
-	w.t.ifaces = append(w.t.ifaces, wi)
-	w.t.locals = append(w.t.locals, wireup.LocalIface{Info: info, Attr: f.Attr(), Domain: number, Iface: f})
-	return nil
 }
 
 // wants returns the uct operations that the features need.
@@ -152,15 +170,6 @@ func (f Feature) wants() uct.Ops {
 		ops |= uct.OpAtomics
 	}
 	return ops
-}
-
-func (w *Worker) buildAddress() error {
-	a, refused, err := wireup.Build(wireup.View{
-		Host: platform.HostID(), Process: w.t.ctx.id.Process, Context: w.t.ctx.id.Context, Worker: w.t.id,
-	}, w.t.locals)
-	w.t.address = a
-	w.t.refused = append(w.t.refused, refused...)
-	return err
 }
 
 // Refused returns the transports and devices that the worker does not use, each
@@ -185,9 +194,17 @@ func (w *Worker) Close() error {
 		return fmt.Errorf("close worker: %w", err)
 	}
 	if w.t.closing {
-		gone := w.closeDone
+		done := w.closeDone
 		w.t.unlock()
-		return w.awaitClose(gone)
+		if done == nil {
+			return nil
+		}
+		select { // another goroutine is closing the worker
+		case <-done:
+			return nil
+		case <-time.After(w.t.ctx.closeTimeout + closeGrace):
+			return fmt.Errorf("close worker: another goroutine is closing it: %w", ErrTimeout)
+		}
 	}
 	w.t.closing = true
 	if w.t.am.multi { // with other modes no goroutine waits for it
@@ -204,7 +221,8 @@ func (w *Worker) Close() error {
 	w.t.endAll(ucs.Closed)
 	w.t.closed.Store(true)
 	err = errors.Join(err, w.closeIfaces())
-	w.t.endIdleWaits()
+	w.t.owner.endIdleWaits()
+	w.t.owner.transfer(&w.t.slab)
 	if !w.t.locked {
 		// From now on every call takes the slow path, which checks closing.
 		w.t.fastEps, w.t.locked = nil, true
@@ -220,26 +238,17 @@ func (w *Worker) Close() error {
 // It closes interfaces and waits for no peer.
 const closeGrace = 10 * time.Second
 
-// awaitClose waits for the Close that another goroutine has called before.
-func (w *Worker) awaitClose(gone <-chan struct{}) error {
-	if gone == nil {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.t.ctx.closeTimeout+closeGrace)
-	defer cancel()
-	select {
-	case <-gone:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("close worker: another goroutine is closing it: %w", ErrTimeout)
-	}
-}
-
 // closeIfaces closes the ifaces and the event descriptors. No iface is active from then on.
 func (w *Worker) closeIfaces() error {
-	w.t.active, w.t.firstActive = nil, noIface{}
-	w.t.updateMoreWork()
-	errs := []error{w.t.closeWakeup()}
+	w.t.polling.active, w.t.polling.firstActive = nil, noIface{}
+	w.t.polling.moreWork = w.t.callbacks.pending()
+	p := &w.t.polling
+	p.sleeper.unwatch()
+	p.wake.stop()
+	var errs []error
+	if p.slow.set != nil {
+		errs = append(errs, p.slow.set.Close(), p.wake.signal.Close())
+	}
 	for _, wi := range w.t.ifaces {
 		if err := wi.iface.Close(); err != nil {
 			errs = append(errs, fmt.Errorf("close %s: %w", wi.name(), err))
@@ -247,3 +256,53 @@ func (w *Worker) closeIfaces() error {
 	}
 	return errors.Join(errs...)
 }
+
+// Counters of a worker. The path of a single short send counts nothing.
+const (
+	cntReceived = iota
+	cntUnexpected
+	cntFragmented
+	cntPending
+	cntProtocolError
+	cntFailures
+	cntRndvSent
+	cntRndvRequested
+	cntRejected
+	cntStale
+	cntRndvOnly
+	cntUnexpectedPeak
+	cntUnhandled
+	cntDoubleRelease
+	cntSlept
+	cntRndvRead
+	cntZcopy
+	cntFailover
+	numCounters
+)
+
+var counterNames = [numCounters]string{
+	cntReceived:      "received",   // active messages received, including fragments
+	cntUnexpected:    "unexpected", // messages that arrived before their receive was posted
+	cntFragmented:    "fragmented", // messages sent in fragments
+	cntPending:       "pending",    // operations that waited for transport resources
+	cntProtocolError: "bad",        // messages that violated the protocol, and later ones of the same connection
+	cntFailures:      "failures",   // connections that ended
+
+	cntRndvSent:       "announced",       // messages sent by rendezvous
+	cntRndvRequested:  "fetched",         // messages of other workers requested
+	cntRejected:       "refused",         // messages of other workers rejected
+	cntStale:          "late",            // messages for an operation that had completed before
+	cntRndvOnly:       "throttled",       // senders put under flow control
+	cntUnexpectedPeak: "unexpected_peak", // maximum bytes of unexpected messages held
+
+	cntUnhandled:     "unhandled",      // active messages without a handler
+	cntDoubleRelease: "released_twice", // repeated releases of a retained message
+	cntRndvRead:      "read",           // messages read from the sender's memory
+	cntZcopy:         "zcopy",          // puts and gets without a copy
+	cntFailover:      "replaced",       // lane failovers
+	cntSlept:         "slept",          // sleeps of a wait
+}
+
+// Stats returns the counters of the worker ("ucp.") and of its interfaces
+// ("transport/device."). Reading them is safe from any goroutine.
+func (w *Worker) Stats() *stats.Group { return &w.t.stats }

@@ -11,12 +11,17 @@ type AtomicOp uint8
 
 // The operations have UCX's semantics; Add and CompareSwap also InfiniBand's.
 const (
+	// AtomicAdd adds the operand, modulo the word's range.
 	AtomicAdd AtomicOp = iota
+	// AtomicAnd, AtomicOr and AtomicXor combine word and operand bit by bit.
 	AtomicAnd
 	AtomicOr
 	AtomicXor
+	// AtomicSwap stores the operand.
 	AtomicSwap
+	// AtomicCompareSwap stores the operand if the word equals cmp.
 	AtomicCompareSwap
+	// NumAtomicOps is the number of operations.
 	NumAtomicOps
 )
 

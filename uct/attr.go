@@ -5,30 +5,50 @@ import "time"
 // Ops is a set of operations and features of an iface.
 type Ops uint32
 
-// The operations, one bit each. Atomics have separate sets in IfaceAttr.
+// The operations, one bit each. Short and bcopy operations copy the payload before they return;
+// zcopy operations reference it until their Event.
 const (
+	// OpAMShort: Endpoint.AMShort and AMUint64.
 	OpAMShort Ops = 1 << iota
+	// OpAMBcopy: Endpoint.ReserveAM, CommitAM and Abort.
 	OpAMBcopy
+	// OpAMZcopy: Endpoint.AMZcopy.
 	OpAMZcopy
+	// OpPutShort: Endpoint.PutShort and PutUint64.
 	OpPutShort
+	// OpPutBcopy: Endpoint.PutBcopy.
 	OpPutBcopy
+	// OpPutZcopy: Endpoint.PutZcopy.
 	OpPutZcopy
+	// OpGetShort: Endpoint.GetShort and GetUint64.
 	OpGetShort
+	// OpGetBcopy: Endpoint.GetBcopy.
 	OpGetBcopy
+	// OpGetZcopy: Endpoint.GetZcopy.
 	OpGetZcopy
+	// OpAtomics: those of IfaceAttr.Post32, Post64, Fetch32 and Fetch64, which are not all empty.
 	OpAtomics
+	// OpFlushLocal: Endpoint.Flush with FlushLocal, and Iface.Flush.
 	OpFlushLocal
+	// OpFlushRemote: Endpoint.Flush with FlushRemote.
 	OpFlushRemote
+	// OpFlushCancel: Endpoint.Flush with FlushCancel.
 	OpFlushCancel
+	// OpFence: Endpoint.Fence and Iface.Fence.
 	OpFence
+	// OpPending: Endpoint.PendingAdd and PendingPurge.
 	OpPending
+	// OpCheck: Endpoint.Check.
 	OpCheck
 )
 
 // Groups of operations.
 const (
-	OpsAM  = OpAMShort | OpAMBcopy | OpAMZcopy
+	// OpsAM are all forms of active messages.
+	OpsAM = OpAMShort | OpAMBcopy | OpAMZcopy
+	// OpsPut are all forms of put.
 	OpsPut = OpPutShort | OpPutBcopy | OpPutZcopy
+	// OpsGet are all forms of get.
 	OpsGet = OpGetShort | OpGetBcopy | OpGetZcopy
 )
 
@@ -77,23 +97,28 @@ type Estimate struct {
 	// Dedicated and Shared are bandwidths in bytes per second: for each endpoint, and divided
 	// among the processes of the host.
 	Dedicated, Shared float64
-	LatencyNS         float64
-	LatencyPerEpNS    float64
-	// OverheadNS is CPU time per message on either side.
+	// LatencyNS is the time in ns of an empty message between two hosts or processes.
+	LatencyNS float64
+	// LatencyPerEpNS is the additional latency in ns per endpoint of the iface.
+	LatencyPerEpNS float64
+	// OverheadNS is the CPU time in ns per message on either side.
 	OverheadNS float64
 }
 
 // IfaceAttr describes the capabilities of an iface. Tests and lane selection use it, never the
 // transport's name.
 type IfaceAttr struct {
-	Ops          Ops
+	// Ops are the supported operations.
+	Ops Ops
+	// AM, Put and Get are the limits of these operations.
 	AM, Put, Get Limit
 	// Post and Fetch are the atomics without and with a fetched result, by width.
 	Post32, Post64, Fetch32, Fetch64 AtomicSet
 	// DeviceAtomics: atomics are coherent only with each other, not with those of the CPU.
 	DeviceAtomics bool
 	Connect       ConnectKind
-	Events        EventKind
+	// Events are those that EventFD reports; 0: the iface has no descriptor.
+	Events EventKind
 	// AckMeansPlaced: an acknowledged write is visible to the remote CPU.
 	AckMeansPlaced bool
 	// PeerFailure: HandleFailure reports the death of a peer, at once or FailureWithin that time.
@@ -103,7 +128,8 @@ type IfaceAttr struct {
 	// meanwhile, completes with RemoteAccess and fails its endpoint. For operations posted without
 	// a token only the Failure reports it.
 	AccessErrorFatal bool
-	Estimate         Estimate
+	// Estimate is what lane selection compares.
+	Estimate Estimate
 }
 
 // DomainAttr describes the capabilities of a memory domain.

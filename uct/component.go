@@ -14,10 +14,14 @@ type TransportID uint16
 
 // Transports of goucx.
 const (
+	// TransportSelf is loopback within a worker.
 	TransportSelf TransportID = 1
-	TransportShm  TransportID = 2
-	TransportRC   TransportID = 3
-	TransportUD   TransportID = 4
+	// TransportShm is shared memory between processes of a host.
+	TransportShm TransportID = 2
+	// TransportRC is reliable connected queue pairs.
+	TransportRC TransportID = 3
+	// TransportUD is unreliable datagrams, with a reliability of its own.
+	TransportUD TransportID = 4
 )
 
 // DeviceKind groups devices for the UCX_*_DEVICES filters.
@@ -25,8 +29,11 @@ type DeviceKind uint8
 
 // Device kinds.
 const (
+	// DeviceSelf is the worker itself.
 	DeviceSelf DeviceKind = iota
+	// DeviceShm is the host's memory.
 	DeviceShm
+	// DeviceNet is a network interface or adapter.
 	DeviceNet
 )
 

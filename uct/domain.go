@@ -9,9 +9,11 @@ type MemFlags uint32
 
 // Memory flags.
 const (
-	// MemRemotePut, MemRemoteGet and MemRemoteAtomic permit these accesses by peers.
+	// MemRemotePut permits puts by peers.
 	MemRemotePut MemFlags = 1 << iota
+	// MemRemoteGet permits gets by peers.
 	MemRemoteGet
+	// MemRemoteAtomic permits atomics by peers.
 	MemRemoteAtomic
 	// MemNoPin leaves the memory unpinned until its first use where the domain supports that.
 	MemNoPin
@@ -22,9 +24,10 @@ const (
 // MemRemote permits all remote accesses.
 const MemRemote = MemRemotePut | MemRemoteGet | MemRemoteAtomic
 
-// Mem is a registered region.
+// Mem is a registered region. Its methods may be called from any goroutine, but Close only once
+// no other call is in progress.
 type Mem interface {
-	// Bytes returns the region. It is valid until Close.
+	// Bytes returns the region. It is valid until Close. Peers may write to it at any time.
 	Bytes() []byte
 	// AppendKey appends the packed key, which a peer passes to Domain.UnpackKey.
 	AppendKey(b []byte) []byte
@@ -58,17 +61,28 @@ type KeyAttr struct {
 // Domain is the scope in which memory is registered and keys are valid. Its methods may be called
 // from any goroutine; none is on the data path.
 type Domain interface {
+	// Attr returns the domain's capabilities. They do not change; the caller must not write to them.
 	Attr() *DomainAttr
 	// Ifaces returns the interfaces that can be opened, and the refused ones.
 	Ifaces() ([]IfaceInfo, []Refusal)
+	// OpenIface opens one of Ifaces. The caller closes it before the domain.
+	//
+	// Errors: ucs.ErrInvalid for a bad configuration; otherwise those of the system or device.
 	OpenIface(i IfaceInfo, c IfaceConfig) (Iface, error)
-	// Register makes buf, memory of the program, accessible to peers. The domain references and
-	// pins it until Close. buf must not be empty.
+	// Register makes buf, memory of the program, accessible to peers. The domain owns the
+	// registration, and references and pins buf, until Mem.Close. The program may use buf meanwhile.
+	//
+	// Errors: ucs.ErrInvalid if buf is empty, ucs.ErrUnsupported without DomainAttr.Register.
 	Register(buf []byte, f MemFlags) (Mem, error)
 	// Allocate maps n > 0 bytes of zeroed memory that is best suited to remote access.
+	//
+	// Errors: ucs.ErrInvalid for another n, ucs.ErrUnsupported without DomainAttr.Allocate.
 	Allocate(n int, f MemFlags) (Mem, error)
-	// UnpackKey resolves a packed key. A damaged, foreign or revoked key is an error. It may
-	// contact the owner, with a time limit.
+	// UnpackKey resolves a packed key, which it does not retain. It may contact the owner, with a
+	// time limit. The caller releases the key.
+	//
+	// Errors: a damaged, foreign or revoked key. With DomainAttr.LazyKeyCheck a revoked key may be
+	// accepted.
 	UnpackKey(key []byte) (RKey, error)
 	// KeyAttr returns the accesses that a key permits. The key must not have been released.
 	KeyAttr(k RKey) KeyAttr

@@ -14,14 +14,17 @@ const (
 	FlushCancel
 )
 
-// Vec is one piece of user memory. The caller's slab references Buf until the operation's Event.
-// Mem, if set, is the registration that covers Buf.
+// Vec is one piece of user memory.
 type Vec struct {
+	// Buf is the piece. The library owns it until the operation's Event. The caller keeps it
+	// reachable until then, since the transport may reference it by address only.
 	Buf []byte
+	// Mem is the registration that covers Buf; nil: none. DomainAttr.NeedMem requires it.
 	Mem Mem
 }
 
-// Endpoint is a send handle to one remote iface. Every call returns at once. An unsupported
+// Endpoint is a send handle to one remote iface. It is used like its Iface, by one goroutine at a
+// time. Every call returns at once. An unsupported
 // operation returns Unsupported; Attr lists the supported ones. Operations with a Token return OK
 // (no Event follows) or InProgress (one follows). Operations without a Token that return OK no
 // longer use the caller's memory. Flush and HandleFailure report whether they arrived.
@@ -38,9 +41,11 @@ type Endpoint interface {
 	AMShort(id AMID, hdr uint64, p []byte) Status
 	// AMUint64 sends v as eight little-endian bytes.
 	AMUint64(id AMID, hdr, v uint64) Status
-	// AMZcopy sends head followed by the pieces of v. It copies head before it returns.
+	// AMZcopy sends head followed by the pieces of v. It copies head before it returns. The library
+	// owns the pieces until the Event.
 	AMZcopy(id AMID, hdr uint64, head []byte, v []Vec, t Token) Status
-	// ReserveAM returns n ≤ Attr.AM.Bcopy bytes of transport memory for a message. An endpoint has
+	// ReserveAM returns n ≤ Attr.AM.Bcopy bytes of transport memory for a message. The caller owns
+	// them until CommitAM or Abort. An endpoint has
 	// at most one open reservation; CommitAM or Abort ends it before any other call on the
 	// endpoint.
 	ReserveAM(id AMID, hdr uint64, n int) ([]byte, Status)
@@ -54,14 +59,20 @@ type Endpoint interface {
 	PutShort(p []byte, addr uint64, k RKey) Status
 	// PutUint64 writes eight little-endian bytes, atomically if addr is aligned.
 	PutUint64(v, addr uint64, k RKey) Status
+	// PutBcopy writes p to addr. It copies p before it returns.
 	PutBcopy(p []byte, addr uint64, k RKey, t Token) Status
+	// PutZcopy writes the pieces of v to addr, one after the other. The library owns them until the
+	// Event.
 	PutZcopy(v []Vec, addr uint64, k RKey, t Token) Status
 
 	// GetShort reads len(p) bytes into p before it returns.
 	GetShort(p []byte, addr uint64, k RKey) Status
 	// GetUint64 reads eight bytes. On InProgress the Event holds the value.
 	GetUint64(addr uint64, k RKey, t Token) (uint64, Status)
+	// GetBcopy reads len(p) bytes into p. The library owns p until the Event.
 	GetBcopy(p []byte, addr uint64, k RKey, t Token) Status
+	// GetZcopy reads into the pieces of v, one after the other. The library owns them until the
+	// Event.
 	GetZcopy(v []Vec, addr uint64, k RKey, t Token) Status
 
 	// Atomic32 and Atomic64 update the word at addr, aligned to its size, without a result.

@@ -13,10 +13,13 @@ type UUID [16]byte
 
 // IfaceInfo identifies an interface that a domain can open.
 type IfaceInfo struct {
+	// Transport is the transport's name, as UCX_TLS spells it: "shm".
 	Transport string
-	ID        TransportID
-	Device    string
-	Kind      DeviceKind
+	// ID is the transport's number in worker addresses.
+	ID TransportID
+	// Device is the device's name, as the UCX_*_DEVICES variables spell it.
+	Device string
+	Kind   DeviceKind
 }
 
 // LockMode is how an iface shares its resources.
@@ -43,7 +46,7 @@ type Resources struct {
 	MaxUnexpected int
 }
 
-// IfaceConfig holds the parameters of OpenIface.
+// IfaceConfig holds the parameters of OpenIface. The domain does not retain it.
 type IfaceConfig struct {
 	// Handler receives all callbacks; required.
 	Handler Handler
@@ -51,7 +54,7 @@ type IfaceConfig struct {
 	Worker UUID
 	// Settings; nil: those of the domain.
 	Settings *config.Set
-	// Lock tells whether Resources are shared; zero: only this iface uses them.
+	// Lock is whether other ifaces use the same Resources; zero: none does.
 	Lock LockMode
 	// Resources to use; zero: the default plan.
 	Resources Resources
@@ -84,15 +87,17 @@ type Unattended interface {
 	PendingLeft() bool
 }
 
-// Address is the address of an iface in two parts. Device is equal for all ifaces on one device of
+// Address is the address of an iface in two parts. The callee does not retain them. Device is equal for all ifaces on one device of
 // a host; Iface distinguishes them. Each part has at most 255 bytes.
 type Address struct{ Device, Iface []byte }
 
 // Iface is a communication interface of a worker. An Iface and its endpoints are used by one
 // goroutine at a time.
 type Iface interface {
+	// Attr returns the iface's capabilities. They do not change; the caller must not write to them.
 	Attr() *IfaceAttr
-	// DeviceAddress and Address append the two parts of the iface's address.
+	// DeviceAddress and Address append the two parts of the iface's address to b, at most 255 bytes
+	// each, and return the result. The address does not change.
 	DeviceAddress(b []byte) []byte
 	Address(b []byte) []byte
 	// Reachable reports whether a may be reachable, or else the reason. Only connecting proves
@@ -108,14 +113,15 @@ type Iface interface {
 	// of messages, events and failures, plus resumed pending operations, so that 0 means idle. It
 	// makes all callbacks.
 	Progress(budget int) int
-	// Release releases retained memory by Desc.Handle.
+	// Release releases retained memory by Desc.Handle, each once. The caller may reuse handles when
+	// it returns, and must not access the memory any more.
 	Release(handles []uint64)
 
 	// Disconnect ends the connection with that Desc.RxConn, as if it had failed locally:
 	// HandleFailure follows, and the sender's side fails too, as soon as it detects that. Without
 	// such a connection, and without Attr.PeerFailure, it does nothing. It may be called from
 	// callbacks.
-	Disconnect(source uint32)
+	Disconnect(rxConn uint32)
 
 	// EventFD returns a descriptor that becomes readable on armed events, or -1. The iface owns
 	// it; the caller must not read or close it.
@@ -134,8 +140,14 @@ type Iface interface {
 	// Flush completes when all operations posted before on all endpoints have completed, as
 	// Endpoint.Flush with FlushLocal.
 	Flush(t Token) Status
-	// Fence orders the operations of each endpoint before it against those after it.
+	// Fence orders the operations of each endpoint before it against those after it. It does not
+	// wait.
 	Fence() Status
-	// Close closes endpoints and connections and releases all resources. It is idempotent.
+	// Close closes endpoints and connections and releases all resources. It may wait, with a time
+	// limit, until peers have acknowledged what was accepted. No callback follows. It is
+	// idempotent.
+	//
+	// Errors: ucs.ErrBusy from a callback of this iface, and nothing is closed; otherwise those of
+	// the system, and everything is closed.
 	Close() error
 }

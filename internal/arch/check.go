@@ -8,6 +8,7 @@ func Check(module string, pkgs []*Package) []Fault {
 	for _, p := range pkgs {
 		faults = append(faults, checkImports(p, module, Layers)...)
 		faults = append(faults, checkPackage(p)...)
+		faults = append(faults, checkComponents(p)...)
 		for _, f := range p.Files {
 			faults = append(faults, checkHot(f, tests)...)
 		}

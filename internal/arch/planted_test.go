@@ -36,6 +36,8 @@ func TestPlanted(t *testing.T) {
 		{"list of providers", "transports/x.go", own("transports/shm", "verbs/soft"), ""},
 		{"wireup imports ucp", "wireup/x.go", own("ucp"), "no provider, no ucp"},
 		{"ucp imports wireup", "ucp/x.go", own("wireup", "uct", "ucp/tagmatch"), ""},
+		{"a component from its own file", "ucp/progress.go", "type polling struct{ active int }\n\nfunc f(w *struct{ polling polling }) int { return w.polling.active }\n", ""},
+		{"a component from elsewhere", "ucp/x.go", "type polling struct{ active int }\n\nfunc f(w *struct{ polling polling }) int { return w.polling.active }\n", "touches polling.active"},
 		{"ucp imports the list", "ucp/x.go", own("transports"), "never imports one"},
 		{"ucp's test imports the list", "ucp/x_test.go", own("transports"), ""},
 		{"perf imports a provider", "perf/x.go", own("transports/shm"), "handed their transports"},

@@ -35,7 +35,7 @@ var ucpList = []mutant{
 	{
 		name: "a flush does not cover what waits",
 		file: "ucp/flush.go",
-		old:  "	case l.pending > 0 && !w.resuming:", new: "	case false:",
+		old:  "	case l.pending > 0 && !resuming:", new: "	case false:",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/^5[37]_",
 	},
 	{
@@ -72,7 +72,7 @@ var ucpList = []mutant{
 	{
 		name: "the announcement of a tag message passes a stalled lane",
 		file: "ucp/rndv_send.go",
-		old:  "l.ep.ReserveAM(id, hdr,", new: "l.transport().ReserveAM(id, hdr,",
+		old:  "l.ep.ReserveAM(wire.RTS,", new: "l.transport().ReserveAM(wire.RTS,",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^rc$/^one_goroutine$/^121_order_with_small",
 	},
 	{
@@ -102,7 +102,7 @@ var ucpList = []mutant{
 	{
 		name: "a waiter that is done keeps the right to progress",
 		file: "ucp/progress_owner.go",
-		old:  "	w.removeWaiter(x)\n	x.cause = causeOwner\n	b.addToWake(x)\n", new: "	w.removeWaiter(x)\n	x.cause = causeOwner\n",
+		old:  "	o.remove(b, x)\n	x.cause = causeOwner\n	o.addToWake(x)\n", new: "	o.remove(b, x)\n	x.cause = causeOwner\n",
 		pkg: "./ucp", test: "^TestManyGoroutines$",
 	},
 	{

@@ -25,7 +25,7 @@ func align(n int) int { return (n + payloadAlign - 1) &^ (payloadAlign - 1) }
 // same cache lines.
 type queue struct {
 	at, end  int // payload bytes [at, end) are free
-	n, limit int // messages held and their limit; max 0: every send calls refill
+	n, limit int // messages held and their limit; limit 0: every send calls makeRoom
 	r, tail  int
 	ds       []uct.Desc
 	mem      []byte
@@ -38,17 +38,15 @@ func (q *queue) hasRoom(n int) bool { return q.n < q.limit && n <= q.end-q.at }
 
 // push appends a message of n bytes whose payload lies at q.at.
 func (q *queue) push(id uct.AMID, hdr uint64, source uint32, n int) {
-	d := q.slot()
+	d := &q.ds[(q.r+q.n)&(len(q.ds)-1)]
 	d.Off, d.Len = uint32(q.at), uint32(n)
 	d.Header, d.RxConn, d.ID = hdr, source, id
 	q.n++
 	q.at += align(n)
 }
 
-func (q *queue) slot() *uct.Desc { return &q.ds[(q.r+q.n)&(len(q.ds)-1)] }
-
 // fits reports whether a message of n bytes can be queued. It moves q.at to the start of
-// mem if there is room only there. grain bytes before tail stay free, so that at == tail
+// mem if there is room only there. payloadAlign bytes before tail stay free, so that at == tail
 // never means full.
 func (q *queue) fits(n int) bool {
 	if q.n == len(q.ds) {
@@ -191,7 +189,7 @@ func (e *endpoint) makeRoom(n int) uct.Status {
 }
 
 // updateFastPath updates the send state after a change of e.state, of the pending queue or of
-// iface.armed. With q.max 0 every active message calls refill.
+// iface.armed. With q.limit 0 every active message calls makeRoom.
 func (e *endpoint) updateFastPath() {
 	st := e.state
 	if st == ucs.OK && e.pend.Len() > 0 && !e.dispatching {

@@ -42,12 +42,13 @@ func (component) OpenDomain(d uct.DomainInfo, c uct.DomainConfig) (uct.Domain, e
 	if d.Component != name || d.Name != name {
 		return nil, fmt.Errorf("open self domain %s/%s: %w", d.Component, d.Name, ucs.ErrInvalid)
 	}
-	id := mapped.NewID()
-	owner, err := newOwner(id)
+	mem, err := mapped.MapAnonymous(maxRegions * mapped.SlotBytes)
 	if err != nil {
 		return nil, fmt.Errorf("open self domain: %w", err)
 	}
-	return &domain{settings: c.Settings, id: id, owner: owner}, nil
+	id, table := mapped.NewID(), mapped.NewTable(mem, func() error { return mapped.Unmap(mem) })
+	// The owner of the keys has no socket: no other process asks for them.
+	return &domain{settings: c.Settings, id: id, owner: mapped.NewOwner(id, "", table, 0)}, nil
 }
 
 // domain holds the regions that the worker registers and the keys of them.

@@ -15,16 +15,6 @@ import (
 // allocated at the first access.
 const maxRegions = 1 << 16
 
-// newOwner creates the key owner of domain id. It has no socket: no other process asks.
-func newOwner(id uct.UUID) (*mapped.Owner, error) {
-	mem, err := mapped.MapAnonymous(maxRegions * mapped.SlotBytes)
-	if err != nil {
-		return nil, err
-	}
-	table := mapped.NewTable(mem, func() error { return mapped.Unmap(mem) })
-	return mapped.NewOwner(id, "", table, 0), nil
-}
-
 // Register: see uct.Domain.
 func (d *domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
 	r, err := d.owner.Register(buf, f)

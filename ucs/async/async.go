@@ -2,7 +2,6 @@ package async
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -98,7 +97,17 @@ func (a *Async) Close() error {
 func (a *Async) run() {
 	defer close(a.done)
 	var owners []*Owner
-	for a.snapshot(&owners) {
+	for {
+		a.mu.Lock()
+		a.ownersAdded.Store(false)
+		clear(owners)
+		owners = append(owners[:0], a.owners...)
+		closed := a.closed
+		a.mu.Unlock()
+		if closed {
+			return
+		}
+
 		a.wakeAt.Store(0)
 		now := ucs.Now()
 		a.sleep.run()
@@ -109,16 +118,6 @@ func (a *Async) run() {
 		a.sleep.sleep(a.planSleep(wake, owners))
 		a.stats.wakeups.Add(1)
 	}
-}
-
-// snapshot copies the list of owners. It returns false if the Async is closed.
-func (a *Async) snapshot(owners *[]*Owner) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.ownersAdded.Store(false)
-	clear(*owners)
-	*owners = append((*owners)[:0], a.owners...)
-	return !a.closed
 }
 
 // planSleep publishes the time of the next wake-up in wakeAt and returns it.
@@ -138,13 +137,6 @@ func (a *Async) planSleep(wake ucs.Time, owners []*Owner) ucs.Time {
 		}
 	}
 	return wake
-}
-
-// wakeBefore wakes the goroutine if its planned wake-up is later than due.
-func (a *Async) wakeBefore(due ucs.Time) {
-	if int64(due) < a.wakeAt.Load() {
-		a.sleep.wakeUp()
-	}
 }
 
 // Watch calls fn in the async goroutine whenever fd is readable or hung up. fn must consume
@@ -168,12 +160,4 @@ func (a *Async) watch(fd int, events uint32, fn func()) error {
 		return fmt.Errorf("watch descriptor %d: %w", fd, ucs.ErrUnsupported)
 	}
 	return a.sleep.set.add(fd, events, fn)
-}
-
-func (a *Async) removeOwner(o *Owner) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if i := slices.Index(a.owners, o); i >= 0 {
-		a.owners = slices.Delete(a.owners, i, i+1)
-	}
 }

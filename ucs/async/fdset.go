@@ -8,7 +8,7 @@ import (
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
-// eventBatch is the largest number of ready descriptors that one call of look returns.
+// eventBatch is the largest number of ready descriptors that one call of poll returns.
 const eventBatch = 16
 
 // watch is a descriptor of a set.
@@ -28,14 +28,6 @@ type fdset struct {
 	byFD   map[int]watch
 	byID   map[uint64]func()
 	lastID uint64
-}
-
-func newFDSet() (*fdset, error) {
-	ep, err := shmem.NewEpoll()
-	if err != nil {
-		return nil, err
-	}
-	return &fdset{ep: ep, byFD: map[int]watch{}, byID: map[uint64]func(){}}, nil
 }
 
 func (s *fdset) add(fd int, events uint32, fn func()) error {
@@ -71,7 +63,7 @@ func (s *fdset) del(fd int) error {
 	return s.ep.Del(fd)
 }
 
-// events is the result of look.
+// events is the result of poll.
 type events struct {
 	list [eventBatch]shmem.Event
 	n    int

@@ -139,7 +139,7 @@ func (o *Owner) Cancel(t Timer) bool {
 	return ok
 }
 
-// publish stores the earliest deadline in next. It wakes the async goroutine if that would
+// publish stores the earliest deadline in nextTimer. It wakes the async goroutine if that would
 // wake too late.
 func (o *Owner) publish() {
 	next := int64(o.timers.next())
@@ -147,8 +147,8 @@ func (o *Owner) publish() {
 		return
 	}
 	o.nextTimer.Store(next) // pairs with the second load in Async.planSleep
-	if ucs.Time(next) != never {
-		o.a.wakeBefore(ucs.Time(next).Add(o.a.period))
+	if ucs.Time(next) != never && int64(ucs.Time(next).Add(o.a.period)) < o.a.wakeAt.Load() {
+		o.a.sleep.wakeUp()
 	}
 }
 
@@ -183,14 +183,11 @@ func (o *Owner) pollSlow(now ucs.Time) int {
 
 // ownerWatch is a descriptor of an owner. It reports readiness once, then again after rearm.
 type ownerWatch struct {
-	fd      int // -1: a function of Soon
+	fd      int // -1: a function of CallInside
 	fn      func()
 	removed bool         // Unwatch was called; accessed inside
-	wanted  *atomic.Bool // the condition of Soon; nil: a descriptor of Watch
+	wanted  *atomic.Bool // the condition of CallInside; nil: a descriptor of Watch
 }
-
-// runnable reports whether the function still has to run. It must be called inside.
-func (w *ownerWatch) runnable() bool { return !w.removed && (w.wanted == nil || w.wanted.Load()) }
 
 // Watch calls fn inside, when fd is readable or hung up and the worker has been outside for
 // a period since. fn must consume the event unless the worker has done so, or call
@@ -208,7 +205,7 @@ func (o *Owner) Watch(fd int, fn func()) error {
 }
 
 // CallInside runs fn inside once the worker has been outside for a period. It runs fn again after
-// each period while wanted is true. fn or the worker clears wanted. Soon may only be called
+// each period while wanted is true. fn or the worker clears wanted. CallInside may only be called
 // by functions that Async.Watch runs. Those are outside the Owner and must not wait to
 // enter it.
 func (o *Owner) CallInside(wanted *atomic.Bool, fn func()) {
@@ -254,7 +251,9 @@ func (o *Owner) Close() error {
 	}
 	o.closed = true
 	o.nextTimer.Store(int64(never))
-	o.a.removeOwner(o)
+	o.a.mu.Lock()
+	o.a.owners = slices.DeleteFunc(o.a.owners, func(other *Owner) bool { return other == o })
+	o.a.mu.Unlock()
 	var errs []error
 	for len(o.watches) > 0 {
 		errs = append(errs, o.Unwatch(o.watches[0].fd))

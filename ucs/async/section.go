@@ -54,9 +54,21 @@ func (o *Owner) service(now ucs.Time) ucs.Time {
 // has entered since the last check, is checked again after a period. The longer Owner.inside
 // has been the same, the rarer are the checks, up to maxRecheck.
 func (o *Owner) serviceInside(now ucs.Time) ucs.Time {
+	// The worker is idle if it has been outside, without a pass, for a period. If it stays inside,
+	// it was preempted, is in a long callback, or was left inside by a panic.
+	count := o.inside.Load()
+	if count != o.lastInside || o.lastChange == 0 {
+		o.lastInside, o.lastChange = count, now
+	}
+	idle := count&1 == 0 && now.Sub(o.lastChange) >= o.a.period
+	// A section runs expired timers at their deadline if the worker is idle. Otherwise it does so
+	// a period later, to let the worker run them.
 	o.lastNext = ucs.Time(o.nextTimer.Load())
-	idle := o.isIdle(now)
-	wake := min(o.timersDue(idle), o.readyDue())
+	wake := o.lastNext
+	if !idle && wake != never {
+		wake = wake.Add(o.a.period)
+	}
+	wake = min(wake, o.readyDue())
 	switch {
 	case wake > now:
 		return wake
@@ -73,15 +85,6 @@ func (o *Owner) serviceInside(now ucs.Time) ucs.Time {
 	return max(min(o.lastNext, o.readyDue()), now) // now: more timers have expired than one section runs
 }
 
-// timersDue returns the time at which a section runs the timers. It is their deadline if the
-// worker does not poll (still). Otherwise it is a period later, to let the worker run them.
-func (o *Owner) timersDue(idle bool) ucs.Time {
-	if idle || o.lastNext == never {
-		return o.lastNext
-	}
-	return o.lastNext.Add(o.a.period)
-}
-
 // readyDue returns the time at which a section runs the functions of ready descriptors.
 // It is a period later even if the worker sleeps, since the same event wakes the worker.
 func (o *Owner) readyDue() ucs.Time {
@@ -92,7 +95,7 @@ func (o *Owner) readyDue() ucs.Time {
 }
 
 // rearm lets the ready descriptors report again, at once if they are still ready. A function
-// of Soon stays in the list while it is wanted.
+// of CallInside stays in the list while it is wanted.
 func (o *Owner) rearm() {
 	o.ready = slices.DeleteFunc(o.ready, func(w *ownerWatch) bool {
 		if w.wanted != nil {
@@ -104,16 +107,6 @@ func (o *Owner) rearm() {
 	o.readyAt = ucs.Now()
 }
 
-// isIdle reports whether the worker has been outside, without a pass, for a period.
-func (o *Owner) isIdle(now ucs.Time) bool {
-	count := o.inside.Load()
-	if count != o.lastInside || o.lastChange == 0 {
-		o.lastInside, o.lastChange = count, now
-	}
-	inside := count&1 != 0 // preempted, in a long callback, or left inside by a panic
-	return !inside && now.Sub(o.lastChange) >= o.a.period
-}
-
 // section runs the expired timers and the functions of ready descriptors in place of the
 // worker. It returns false without running them if the worker has entered since the check.
 //
@@ -121,7 +114,7 @@ func (o *Owner) isIdle(now ucs.Time) bool {
 func (o *Owner) section(now ucs.Time) bool {
 	word, err := o.closeGate()
 	defer o.openGate()
-	if err != nil || word != o.lastInside { // equal to o.count and therefore even: outside, and not inside since
+	if err != nil || word != o.lastInside { // equal and therefore even: outside, and not inside since
 		o.a.stats.skipped.Add(1)
 		return false
 	}
@@ -132,7 +125,7 @@ func (o *Owner) section(now ucs.Time) bool {
 	began := ucs.Now()
 	o.Poll(now)
 	for _, w := range o.ready {
-		if w.runnable() {
+		if !w.removed && (w.wanted == nil || w.wanted.Load()) {
 			w.fn()
 		}
 	}
@@ -143,7 +136,7 @@ func (o *Owner) section(now ucs.Time) bool {
 }
 
 // closeGate closes the gate and returns the worker's counter. If it is even, the worker is
-// outside and cannot enter before lower. With an error the counter must not be relied on.
+// outside and cannot enter before openGate. With an error the counter must not be relied on.
 func (o *Owner) closeGate() (word uint64, err error) {
 	o.gate.Swap(o.a.openGateWord | gateAsync)
 	if plainInside && o.a.openGateWord&gateFence == 0 {

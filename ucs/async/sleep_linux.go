@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
 )
 
 // sleeper waits on behalf of the async goroutine: in Go's netpoller, on the epoll set of all
@@ -25,11 +26,11 @@ type sleeper struct {
 }
 
 func newSleeper() (*sleeper, error) {
-	set, err := newFDSet()
+	ep, err := shmem.NewEpoll()
 	if err != nil {
 		return nil, err
 	}
-	s := &sleeper{set: set}
+	s := &sleeper{set: &fdset{ep: ep, byFD: map[int]watch{}, byID: map[uint64]func(){}}}
 	s.ended = func(uintptr) bool {
 		s.set.poll(&s.found)
 		return s.found.n > 0 || s.kicked.Load()
@@ -71,8 +72,8 @@ func (s *sleeper) sleep(wake ucs.Time) {
 	default:
 		_ = s.file.SetReadDeadline(time.Now().Add(d))
 	}
-	// until sets the deadline, then reads kicked. kick stores kicked, then sets the
-	// deadline. So until sees kicked, or kick's deadline ends the sleep.
+	// sleep sets the deadline, then reads kicked. wakeUp stores kicked, then sets the
+	// deadline. So sleep sees kicked, or wakeUp's deadline ends it.
 	_ = s.conn.Read(s.ended) // the only error is the deadline
 	s.kicked.Store(false)
 }

@@ -60,12 +60,3 @@ func ParseLevel(name string) (zapcore.Level, error) {
 	}
 	return 0, fmt.Errorf("log level %q: %w: use one of %s", name, ucs.ErrInvalid, strings.Join(Levels(), ", "))
 }
-
-// encodeLevel encodes the name of a level. zap has no name for TraceLevel.
-func encodeLevel(l zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
-	if l == TraceLevel {
-		enc.AppendString("TRACE")
-		return
-	}
-	zapcore.CapitalLevelEncoder(l, enc)
-}

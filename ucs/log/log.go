@@ -26,7 +26,13 @@ func New(level, file string) (*zap.Logger, func() error, error) {
 	}
 	enc := zap.NewProductionEncoderConfig()
 	enc.EncodeTime = zapcore.RFC3339NanoTimeEncoder
-	enc.EncodeLevel = encodeLevel
+	enc.EncodeLevel = func(l zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
+		if l == TraceLevel { // zap has no name for it
+			enc.AppendString("TRACE")
+			return
+		}
+		zapcore.CapitalLevelEncoder(l, enc)
+	}
 	core := zapcore.NewCore(zapcore.NewConsoleEncoder(enc), zapcore.Lock(out), lowest)
 	return zap.New(core), sync.OnceValue(closeOut), nil
 }

@@ -44,9 +44,7 @@ func sizesUpTo(low, high int) (sizes []int) {
 
 // amSizes sends every length of one form and compares what arrives.
 func amSizes(e *env, f *form) {
-	a, b := e.pair()
-	e.needs(a, f.op, "AM "+f.name)
-	l := e.connect(a, b)
+	a, b, l := e.linked(f.op, "AM "+f.name)
 	low, high := f.limit(a.attr)
 	require.LessOrEqual(e, low, high)
 	if f.op == uct.OpAMShort {
@@ -57,15 +55,12 @@ func amSizes(e *env, f *form) {
 		p := pattern(n, seed)
 		st := l.post(func() uct.Status { return f.send(l, 7, ^seed, p) })
 		require.Contains(e, []uct.Status{ok, inProgress}, st, "%d bytes", n)
-		e.until("a message", func() bool { return len(b.inbox) > 0 }, a, b)
-		require.Len(e, b.inbox, 1)
-		m := b.inbox[0]
+		m := l.receive()
 		require.EqualValues(e, 7, m.id)
 		require.Equal(e, ^seed, m.header)
-		require.NotZero(e, m.rxConn, "Desc.Source")
+		require.NotZero(e, m.rxConn, "Desc.RxConn")
 		require.Len(e, m.data, n)
 		require.True(e, holds(m.data, seed), "%d bytes changed on their way", n)
-		b.inbox = nil
 	}
 	e.settle(a, b)
 	assert.Empty(e, b.inbox, "a message came twice")
@@ -73,9 +68,7 @@ func amSizes(e *env, f *form) {
 
 // amIDs uses each ID.
 func amIDs(e *env) {
-	a, b := e.pair()
-	e.needs(a, uct.OpAMShort, "AM short")
-	l := e.connect(a, b)
+	a, _, l := e.linked(uct.OpAMShort, "AM short")
 	for _, f := range a.forms() {
 		for id := range uct.AMID(uct.NumAMIDs) {
 			p := pattern(max(8, a.attr.AM.MinZcopy), 1)
@@ -83,9 +76,7 @@ func amIDs(e *env) {
 				continue
 			}
 			l.post(func() uct.Status { return f.send(l, id, 0, p) })
-			e.until("a message", func() bool { return len(b.inbox) > 0 }, a, b)
-			require.Equal(e, id, b.inbox[0].id, "form %s", f.name)
-			b.inbox = b.inbox[:0]
+			require.Equal(e, id, l.receive().id, "form %s", f.name)
 		}
 	}
 }
@@ -120,9 +111,7 @@ func amSource(e *env) {
 
 // amBcopyFewer commits fewer bytes than it reserved.
 func amBcopyFewer(e *env) {
-	a, b := e.pair()
-	e.needs(a, uct.OpAMBcopy, "AM bcopy")
-	l := e.connect(a, b)
+	a, _, l := e.linked(uct.OpAMBcopy, "AM bcopy")
 	most := min(a.attr.AM.Bcopy, 1<<20)
 	for i, c := range [][2]int{{most, most - 1}, {most, 8}, {most, 1}, {most, 0}, {100, 99}, {100, 50}, {16, 0}, {1, 0}, {0, 0}, {64, 64}} {
 		seed := uint64(i + 1)
@@ -136,11 +125,10 @@ func amBcopyFewer(e *env) {
 		clobber(mem)
 		fill(mem[:c[1]], seed)
 		l.CommitAM(c[1])
-		e.until("a message", func() bool { return len(b.inbox) > 0 }, a, b)
-		require.Equal(e, seed, b.inbox[0].header)
-		require.Len(e, b.inbox[0].data, c[1])
-		require.True(e, holds(b.inbox[0].data, seed))
-		b.inbox = nil
+		m := l.receive()
+		require.Equal(e, seed, m.header)
+		require.Len(e, m.data, c[1])
+		require.True(e, holds(m.data, seed))
 	}
 }
 
@@ -205,17 +193,14 @@ func amZcopyPieces(e *env) {
 			})
 			clobber(h) // copied before the call returned
 			require.Equal(e, ok, l.end(t, st))
-			e.until("a message", func() bool { return len(b.inbox) > 0 }, a, b)
-			require.Equal(e, whole, b.inbox[0].data, "head of %d, %d pieces", head, vecs)
-			b.inbox = nil
+			require.Equal(e, whole, l.receive().data, "head of %d, %d pieces", head, vecs)
 		}
 	}
 }
 
 // amBufferReuse overwrites buffers as soon as the caller owns them again.
 func amBufferReuse(e *env) {
-	a, b := e.pair()
-	l := e.connect(a, b)
+	a, _, l := e.linked(0, "")
 	for _, f := range a.forms() {
 		_, high := f.limit(a.attr)
 		for i := range 20 {
@@ -227,9 +212,7 @@ func amBufferReuse(e *env) {
 			if st == ok {
 				clobber(p)
 			}
-			e.until("a message", func() bool { return len(b.inbox) > 0 }, a, b)
-			require.True(e, holds(b.inbox[0].data, uint64(i)), "%s uses a buffer that it returned to the caller", f.name)
-			b.inbox = nil
+			require.True(e, holds(l.receive().data, uint64(i)), "%s uses a buffer that it returned to the caller", f.name)
 		}
 	}
 }

@@ -54,9 +54,7 @@ func amUnsupported(e *env) {
 
 // amRetain retains messages beyond HandleAM while others arrive, then releases them.
 func amRetain(e *env) {
-	a, b := e.pair()
-	e.needs(a, uct.OpAMShort, "AM short")
-	l := e.connect(a, b)
+	a, b, l := e.linked(uct.OpAMShort, "AM short")
 	var data [][]byte
 	var handles []uint64
 	b.onRetain = func(mem []byte, ds []uct.Desc) (kept uint64) {

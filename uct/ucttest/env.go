@@ -127,6 +127,14 @@ func (e *env) pair() (a, b *node) {
 	return a, a
 }
 
+// linked is pair and an endpoint from a to b. It ends the case if the iface lacks one of ops.
+func (e *env) linked(ops uct.Ops, what string) (a, b *node, l *link) {
+	e.Helper()
+	a, b = e.pair()
+	e.needs(a, ops, what)
+	return a, b, e.connect(a, b)
+}
+
 // two is pair for cases that need two different ifaces.
 func (e *env) two() (a, b *node) {
 	e.Helper()

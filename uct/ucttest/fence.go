@@ -33,21 +33,12 @@ func flushFenceAfterGet(e *env) {
 	}
 	l := e.connect(a, b)
 	r := e.region(b, a, e.kinds(b)[0], 4096, uct.MemRemote)
-	for _, put := range r.usable(putForms) {
-		for _, n := range []int{8, 512} {
-			if !put.fits(a.attr, n) {
-				continue
-			}
-			for _, get := range r.usable(getForms) {
-				if get.fits(a.attr, n) {
-					l.fenceRounds(r, n, &put, &get)
-				}
-			}
-			if a.attr.Ops.Has(uct.OpAtomics) && n == 8 {
-				l.fenceRounds(r, n, &put, nil)
-			}
+	r.each(putForms, []int{8, 512}, func(put *rmaForm, n int) {
+		r.each(getForms, []int{n}, func(get *rmaForm, n int) { l.fenceRounds(r, n, put, get) })
+		if a.attr.Ops.Has(uct.OpAtomics) && n == 8 {
+			l.fenceRounds(r, n, put, nil)
 		}
-	}
+	})
 }
 
 // fenceRounds runs n rounds with one form of put and get; get nil: a fetching atomic.

@@ -16,8 +16,7 @@ func Gates(t *testing.T, f Factory) {
 		t.Skip("allocations are not the product's under the race detector")
 	}
 	e := &env{TB: t, factory: f}
-	a, b := e.pair()
-	l := e.connect(a, b)
+	a, b, l := e.linked(0, "")
 	b.quiet, a.countOnly, b.countOnly = true, true, true
 	r := e.anyRegion(b, a)
 	g := &gate{link: l, region: r, p: make([]byte, 64), tokens: make([]uct.Token, 1)}
@@ -96,8 +95,6 @@ func (g *gate) operations() []gateOperation {
 		}},
 	}...)
 }
-
-func second[T any](_ T, st uct.Status) uct.Status { return st }
 
 // checkAllocs warms op up and then counts its allocations.
 func (g *gate) checkAllocs(op gateOperation) {

@@ -42,9 +42,7 @@ func (e *env) dial(from, to *node, a uct.Address) *link {
 func (l *link) up() *link {
 	l.env.Helper()
 	if l.from.attr.Ops.Has(uct.OpCheck) {
-		t := l.from.token()
-		st := l.post(func() uct.Status { return l.from.sent(t, l.Check(t)) })
-		require.Equal(l.env, ok, l.end(t, st), "check")
+		require.Equal(l.env, ok, l.complete(l.Check), "check")
 	}
 	return l
 }
@@ -57,6 +55,23 @@ func (l *link) post(op func() uct.Status) (st uct.Status) {
 		return st != noResource
 	}, l.from, l.to)
 	return st
+}
+
+// complete posts op, waits for its completion, and returns its final status. held are its buffers.
+func (l *link) complete(op func(t uct.Token) uct.Status, held ...any) uct.Status {
+	l.env.Helper()
+	t := l.from.token()
+	return l.end(t, l.post(func() uct.Status { return l.from.sent(t, op(t), held...) }))
+}
+
+// receive waits for the one message in flight and removes it from the receiver's inbox.
+func (l *link) receive() message {
+	l.env.Helper()
+	l.env.until("a message", func() bool { return len(l.to.inbox) > 0 }, l.from, l.to)
+	require.Len(l.env, l.to.inbox, 1)
+	m := l.to.inbox[0]
+	l.to.inbox = nil
+	return m
 }
 
 // end waits for the completion of an operation that returned st, and returns its final status.

@@ -170,11 +170,9 @@ func moveAwaited(e *env) {
 	}{{a, waitReport{ep: l.Endpoint}}, {b, waitReport{}}} {
 		n, f := by.n, by.n.iface.(uct.ConnectionCache)
 		l.post(func() uct.Status { return l.AMUint64(1, 1, 1) })
-		e.until("the message", func() bool { return len(b.inbox) > 0 }, a, b)
-		if n == b {
-			by.r.rxConn = b.inbox[0].rxConn
+		if m := l.receive(); n == b {
+			by.r.rxConn = m.rxConn
 		}
-		b.inbox = nil
 		e.until("the connection to be idle", func() bool { return len(f.Candidates(ucs.Now(), nil)) == 1 }, a, b)
 		by.r.waits = uct.WaitForReply
 		n.waits = &by.r

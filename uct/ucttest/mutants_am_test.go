@@ -153,7 +153,7 @@ var amMutants = []mutant{
 	{"message lost", "order/two-endpoints", func() wraps {
 		n := 0
 		return changing(func(_ []byte, ds []uct.Desc) []uct.Desc {
-			if n += len(ds); n > 5000 {
+			if n += len(ds); n > 500 {
 				n = 0
 				return ds[1:]
 			}
@@ -163,7 +163,7 @@ var amMutants = []mutant{
 	{"message twice", "order/mixed-forms", func() wraps {
 		n := 0
 		return changing(func(_ []byte, ds []uct.Desc) []uct.Desc {
-			if n += len(ds); n > 40_000 {
+			if n += len(ds); n > 2000 {
 				n = 0
 				return append(ds, ds[len(ds)-1])
 			}

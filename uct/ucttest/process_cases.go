@@ -85,28 +85,19 @@ func processRMA(e *env) {
 	for _, k := range e.kinds(a) {
 		r := e.remote(p, a, k, size)
 		want, seed := pattern(size, 1), uint64(10)
-		for _, f := range r.usable(putForms) {
-			for _, n := range []int{1, 7, 8, 64, 1000, 4096, 50_000} {
-				if !f.fits(a.attr, n) {
-					continue
-				}
-				seed++
-				data := pattern(n, seed)
-				require.Equal(e, ok, f.transfer(l, data, r.base+seed, r.key), "%s memory, put %s of %d", k, f.name, n)
-				copy(want[seed:], data)
-			}
-		}
+		r.each(putForms, []int{1, 7, 8, 64, 1000, 4096, 50_000}, func(f *rmaForm, n int) {
+			seed++
+			data := pattern(n, seed)
+			require.Equal(e, ok, f.transfer(l, data, r.base+seed, r.key), "%s memory, put %s of %d", k, f.name, n)
+			copy(want[seed:], data)
+		})
 		l.flush()
 		require.True(e, string(want) == string(p.call(controlMsg{Op: "bytes"}, a).Data), "%s memory after puts", k)
-		for _, f := range r.usable(getForms) {
-			for _, n := range []int{1, 8, 1000, 50_000} {
-				data := make([]byte, n)
-				if f.fits(a.attr, n) {
-					require.Equal(e, ok, f.transfer(l, data, r.base+5, r.key), "%s memory, get %s of %d", k, f.name, n)
-					require.True(e, string(want[5:5+n]) == string(data), "%s memory, get %s of %d", k, f.name, n)
-				}
-			}
-		}
+		r.each(getForms, []int{1, 8, 1000, 50_000}, func(f *rmaForm, n int) {
+			data := make([]byte, n)
+			require.Equal(e, ok, f.transfer(l, data, r.base+5, r.key), "%s memory, get %s of %d", k, f.name, n)
+			require.True(e, string(want[5:5+n]) == string(data), "%s memory, get %s of %d", k, f.name, n)
+		})
 		for _, span := range outside(r.base, size) {
 			l.refuses(r, span[0], int(span[1]))
 		}

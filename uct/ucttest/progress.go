@@ -16,9 +16,7 @@ var progressCases = []testCase{
 
 // progressBudget: one call processes about budget messages, at most a batch more.
 func progressBudget(e *env) {
-	a, b := e.pair()
-	e.needs(a, uct.OpAMShort, "AM short")
-	l := e.connect(a, b)
+	a, b, l := e.linked(uct.OpAMShort, "AM short")
 	for _, budget := range []int{1, 2, 3, 10, 64, 100} {
 		sent := 0
 		for sent < 400 && l.AMUint64(1, 0, 0) == ok {
@@ -79,9 +77,7 @@ func progressOne(e *env) {
 
 // progressWithoutSender: an accepted message arrives without another call on the sender's side.
 func progressWithoutSender(e *env) {
-	a, b := e.pair()
-	e.needs(a, uct.OpAMShort, "AM short")
-	l := e.connect(a, b)
+	a, b, l := e.linked(uct.OpAMShort, "AM short")
 	require.Equal(e, ok, l.post(func() uct.Status { return l.AMUint64(1, 0, 0) }))
 	e.until("the first message", func() bool { return len(b.inbox) == 1 }, a, b)
 	sent := 1

@@ -92,106 +92,106 @@ func (e *env) anyRegion(owner, user *node) *region {
 // flush waits until what l posted has taken effect.
 func (l *link) flush() {
 	l.env.Helper()
-	k, t := uct.FlushRemote, l.from.token()
+	k := uct.FlushRemote
 	if !l.from.attr.Ops.Has(uct.OpFlushRemote) {
 		k = uct.FlushLocal
 	}
-	st := l.post(func() uct.Status { return l.from.sent(t, l.Flush(k, t)) })
-	require.Equal(l.env, ok, l.end(t, st), "flush")
+	require.Equal(l.env, ok, l.complete(func(t uct.Token) uct.Status { return l.Flush(k, t) }), "flush")
 }
 
 // rmaForm is one form of put or get.
 type rmaForm struct {
-	name  string
-	op    uct.Ops
-	limit func(*uct.IfaceAttr) (minimum, maximum int)
-	run   func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status
+	name   string
+	op     uct.Ops
+	pieces int // of zcopy, at most MaxVec
+}
+
+var putForms = []rmaForm{
+	{"short", uct.OpPutShort, 0},
+	{"bcopy", uct.OpPutBcopy, 0},
+	{"zcopy", uct.OpPutZcopy, 1},
+	{"zcopy of pieces", uct.OpPutZcopy, 5},
+}
+
+var getForms = []rmaForm{
+	{"short", uct.OpGetShort, 0},
+	{"bcopy", uct.OpGetBcopy, 0},
+	{"zcopy", uct.OpGetZcopy, 1},
+	{"zcopy of pieces", uct.OpGetZcopy, 5},
+}
+
+// limits returns the iface's limits for the operation of f.
+func (f *rmaForm) limits(a *uct.IfaceAttr) uct.Limit {
+	if f.op&uct.OpsGet != 0 {
+		return a.Get
+	}
+	return a.Put
+}
+
+// lengths returns the range of lengths.
+func (f *rmaForm) lengths(a *uct.IfaceAttr) (low, high int) {
+	lim := f.limits(a)
+	switch f.op {
+	case uct.OpPutShort, uct.OpGetShort:
+		return 0, lim.Short
+	case uct.OpPutBcopy, uct.OpGetBcopy:
+		return 0, lim.Bcopy
+	}
+	return lim.MinZcopy, lim.MaxZcopy
 }
 
 func (f *rmaForm) fits(a *uct.IfaceAttr, n int) bool {
-	low, high := f.limit(a)
+	low, high := f.lengths(a)
 	return low <= n && n <= high
+}
+
+// run posts one operation of the form.
+func (f *rmaForm) run(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
+	n := min(f.limits(l.from.attr).MaxVec, f.pieces)
+	switch f.op {
+	case uct.OpPutShort:
+		return l.PutShort(p, addr, k)
+	case uct.OpPutBcopy:
+		return l.PutBcopy(p, addr, k, t)
+	case uct.OpPutZcopy:
+		return l.PutZcopy(l.from.pieces(t, p, n), addr, k, t)
+	case uct.OpGetShort:
+		return l.GetShort(p, addr, k)
+	case uct.OpGetBcopy:
+		return l.GetBcopy(p, addr, k, t)
+	}
+	return l.GetZcopy(l.from.pieces(t, p, n), addr, k, t)
 }
 
 // transfer runs one operation to completion and returns its final status.
 func (f *rmaForm) transfer(l *link, p []byte, addr uint64, k uct.RKey) uct.Status {
 	l.env.Helper()
-	t := l.from.token()
-	st := l.post(func() uct.Status { return l.from.sent(t, f.run(l, p, addr, k, t), p) })
-	return l.end(t, st)
+	return l.complete(func(t uct.Token) uct.Status { return f.run(l, p, addr, k, t) }, p)
 }
 
-var putForms = []rmaForm{
-	{
-		"short", uct.OpPutShort,
-		func(a *uct.IfaceAttr) (int, int) { return 0, a.Put.Short },
-		func(l *link, p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
-			return l.PutShort(p, addr, k)
-		},
-	},
-	{
-		"bcopy", uct.OpPutBcopy,
-		func(a *uct.IfaceAttr) (int, int) { return 0, a.Put.Bcopy },
-		func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-			return l.PutBcopy(p, addr, k, t)
-		},
-	},
-	{
-		"zcopy", uct.OpPutZcopy,
-		func(a *uct.IfaceAttr) (int, int) { return a.Put.MinZcopy, a.Put.MaxZcopy },
-		func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-			return l.PutZcopy(l.from.pieces(t, p, 1), addr, k, t)
-		},
-	},
-	{
-		"zcopy of pieces", uct.OpPutZcopy,
-		func(a *uct.IfaceAttr) (int, int) { return a.Put.MinZcopy, a.Put.MaxZcopy },
-		func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-			return l.PutZcopy(l.from.pieces(t, p, min(l.from.attr.Put.MaxVec, 5)), addr, k, t)
-		},
-	},
-}
-
-var getForms = []rmaForm{
-	{
-		"short", uct.OpGetShort,
-		func(a *uct.IfaceAttr) (int, int) { return 0, a.Get.Short },
-		func(l *link, p []byte, addr uint64, k uct.RKey, _ uct.Token) uct.Status {
-			return l.GetShort(p, addr, k)
-		},
-	},
-	{
-		"bcopy", uct.OpGetBcopy,
-		func(a *uct.IfaceAttr) (int, int) { return 0, a.Get.Bcopy },
-		func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-			return l.GetBcopy(p, addr, k, t)
-		},
-	},
-	{
-		"zcopy", uct.OpGetZcopy,
-		func(a *uct.IfaceAttr) (int, int) { return a.Get.MinZcopy, a.Get.MaxZcopy },
-		func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-			return l.GetZcopy(l.from.pieces(t, p, 1), addr, k, t)
-		},
-	},
-	{
-		"zcopy of pieces", uct.OpGetZcopy,
-		func(a *uct.IfaceAttr) (int, int) { return a.Get.MinZcopy, a.Get.MaxZcopy },
-		func(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) uct.Status {
-			return l.GetZcopy(l.from.pieces(t, p, min(l.from.attr.Get.MaxVec, 5)), addr, k, t)
-		},
-	},
-}
-
-// usable returns those of fs that the iface supports and the key allows.
-func (r *region) usable(fs []rmaForm) (use []rmaForm) {
-	for _, f := range fs {
+// usable returns those of forms that the iface supports and the key allows.
+func (r *region) usable(forms ...rmaForm) (use []rmaForm) {
+	for _, f := range forms {
 		if r.user.attr.Ops.Has(f.op) && r.attr.Ops.Has(f.op) {
 			use = append(use, f)
 		}
 	}
 	return use
 }
+
+// each calls do for each usable form and each length that fits.
+func (r *region) each(forms []rmaForm, lengths []int, do func(f *rmaForm, n int)) {
+	for _, f := range r.usable(forms...) {
+		for _, n := range lengths {
+			if f.fits(r.user.attr, n) {
+				do(&f, n)
+			}
+		}
+	}
+}
+
+// rmaForms are all forms.
+var rmaForms = slices.Concat(putForms, getForms)
 
 // snapshot is a copy of a region's memory that holds the expected content.
 type snapshot []byte

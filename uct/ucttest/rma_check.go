@@ -66,20 +66,17 @@ func rmaRange(e *env) {
 func (l *link) refuses(r *region, addr uint64, n int) {
 	e := l.env
 	e.Helper()
-	for _, f := range append(r.usable(putForms), r.usable(getForms)...) {
-		if !f.fits(r.user.attr, n) {
-			continue
-		}
+	r.each(rmaForms, []int{n}, func(f *rmaForm, n int) {
 		p := pattern(n, 99)
 		st := f.transfer(l, p, addr, r.key)
 		require.Contains(e, e.denials(refusals...), st, "%v %s of %d bytes at %#x of [%#x, +%d)", f.op, f.name, n, addr, r.base, len(r.bytes))
 		require.True(e, holds(p, 99), "a refused %s changed the local buffer", f.name)
-	}
+	})
 	if n != 8 {
 		return
 	}
-	for _, op := range l.scalars(r, addr) {
-		require.Contains(e, e.denials(refusals...), l.end(op.token, l.post(op.run)), "%s at %#x of [%#x, +%d)", op.name, addr, r.base, len(r.bytes))
+	for _, op := range l.words(r, addr) {
+		require.Contains(e, e.denials(refusals...), l.complete(op.call), "%s at %#x of [%#x, +%d)", op.name, addr, r.base, len(r.bytes))
 	}
 }
 
@@ -111,24 +108,21 @@ func (l *link) requireNoAccess(r *region, addr uint64, n int) {
 		return
 	}
 	a.mayFail = true
-	for _, f := range append(r.usable(putForms), r.usable(getForms)...) {
-		if !f.fits(a.attr, n) {
-			continue
-		}
+	r.each(rmaForms, []int{n}, func(f *rmaForm, n int) {
 		p, one := pattern(n, 99), e.dial(a, l.to, l.addr)
 		st := f.transfer(one, p, addr, r.key)
 		require.Contains(e, e.denials(ok, ucs.RemoteAccess), st, "%v %s of %d bytes", f.op, f.name, n)
 		e.denied(one.failed().Err, "%v %s of %d bytes", f.op, f.name, n)
 		require.True(e, holds(p, 99), "a refused %s changed the local buffer", f.name)
 		one.Close()
-	}
+	})
 	if n != 8 {
 		return
 	}
-	for i := range l.scalars(r, addr) {
+	for i := range l.words(r, addr) {
 		one := e.dial(a, l.to, l.addr)
-		op := one.scalars(r, addr)[i]
-		require.Contains(e, e.denials(ok, ucs.RemoteAccess), one.end(op.token, one.post(op.run)), op.name)
+		op := one.words(r, addr)[i]
+		require.Contains(e, e.denials(ok, ucs.RemoteAccess), one.complete(op.call), op.name)
 		e.denied(one.failed().Err, op.name)
 		one.Close()
 	}
@@ -144,47 +138,6 @@ func (r *region) requireKeyRefused() {
 		require.True(e, r.user.dom.Attr().LazyKeyCheck, "the key of a region that was taken back was unpacked")
 		r.user.dom.ReleaseKey(k)
 	}
-}
-
-// scalar is one operation on a word.
-type scalar struct {
-	name  string
-	need  uct.Ops // required rights of the key
-	token uct.Token
-	run   func() uct.Status
-}
-
-// scalars returns the word operations that key and iface allow, at addr.
-func (l *link) scalars(r *region, addr uint64) (ops []scalar) {
-	a := r.user
-	add := func(name string, need uct.Ops, run func(t uct.Token) uct.Status) {
-		if a.attr.Ops.Has(need) && r.attr.Ops.Has(need) {
-			t := a.token()
-			ops = append(ops, scalar{name, need, t, func() uct.Status { return a.sent(t, run(t)) }})
-		}
-	}
-	add("PutUint64", uct.OpPutShort, func(uct.Token) uct.Status { return l.PutUint64(math.MaxUint64, addr, r.key) })
-	add("GetUint64", uct.OpGetShort, func(t uct.Token) uct.Status {
-		_, st := l.GetUint64(addr, r.key, t)
-		return st
-	})
-	if addr%8 != 0 { // unaligned atomics would be refused for that reason
-		return ops
-	}
-	add("Atomic64", uct.OpAtomics, func(uct.Token) uct.Status { return l.Atomic64(uct.AtomicAdd, 1, addr, r.key) })
-	add("Fetch64", uct.OpAtomics, func(t uct.Token) uct.Status {
-		_, st := l.Fetch64(uct.AtomicAdd, 1, 0, addr, r.key, t)
-		return st
-	})
-	if !a.attr.Post32.Has(uct.AtomicAdd) {
-		return ops
-	}
-	add("Atomic32", uct.OpAtomics, func(uct.Token) uct.Status { return l.Atomic32(uct.AtomicAdd, 1, addr, r.key) })
-	add("Fetch32", uct.OpAtomics, func(t uct.Token) uct.Status {
-		_, st := l.Fetch32(uct.AtomicAdd, 1, 0, addr, r.key, t)
-		return st
-	})
-	return ops
 }
 
 // rmaFlags grants each right alone: KeyAttr shows it, and the others are refused.
@@ -260,14 +213,12 @@ func rmaSameDomain(e *env) {
 	for _, k := range e.kinds(b) {
 		r := e.region(b, a, k, 4096, uct.MemRemote)
 		p := pattern(1000, 5)
-		for _, f := range r.usable(putForms) {
-			if f.fits(a.attr, len(p)) {
-				clear(r.bytes)
-				require.Equal(e, ok, f.transfer(l, p, r.base+1, r.key))
-				l.flush()
-				require.Equal(e, p, r.bytes[1:1001])
-			}
-		}
+		r.each(putForms, []int{len(p)}, func(f *rmaForm, _ int) {
+			clear(r.bytes)
+			require.Equal(e, ok, f.transfer(l, p, r.base+1, r.key))
+			l.flush()
+			require.Equal(e, p, r.bytes[1:1001])
+		})
 	}
 }
 
@@ -296,8 +247,8 @@ func rmaMappedBytes(e *env) {
 func rmaTooLong(e *env) {
 	tried := false
 	e.eachRegion(uct.OpsPut|uct.OpsGet, "put or get", 4096, func(l *link, r *region) {
-		for _, f := range append(r.usable(putForms), r.usable(getForms)...) {
-			if _, high := f.limit(r.user.attr); high < 1<<26 {
+		for _, f := range r.usable(rmaForms...) {
+			if _, high := f.lengths(r.user.attr); high < 1<<26 {
 				tried = true
 				assert.Equal(e, ucs.TooLong, f.transfer(l, make([]byte, high+1), r.base, r.key), f.name)
 			}
@@ -316,7 +267,7 @@ func rmaUnsupported(e *env) {
 		e.notApplicable("carries every one-sided operation")
 	}
 	l := e.connect(a, b)
-	for _, op := range l.operations(&region{}) {
+	for _, op := range l.allOperations(&region{}, 0, 0) {
 		if op.need&all != 0 && !a.attr.Ops.Has(op.need) {
 			assert.Equal(e, ucs.Unsupported, op.run(), op.name)
 		}

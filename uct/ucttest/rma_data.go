@@ -1,6 +1,8 @@
 package ucttest
 
 import (
+	"slices"
+
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/uct"
@@ -44,45 +46,35 @@ func (e *env) eachRegion(ops uct.Ops, what string, n int, f func(l *link, r *reg
 func putSizes(e *env) {
 	e.eachRegion(uct.OpsPut, "put", 16<<10, func(l *link, r *region) {
 		want, seed := r.snapshot(), uint64(2)
-		for _, f := range r.usable(putForms) {
-			for _, n := range sizesUpTo(0, 8200) {
-				if !f.fits(r.user.attr, n) {
-					continue
-				}
-				for i, off := range alignments {
-					local := make([]byte, n+8)[alignments[(i*3)%8]:][:n]
-					seed++
-					fill(local, seed)
-					require.Equal(e, ok, f.transfer(l, local, r.base+64+uint64(off), r.key), "%s of %d", f.name, n)
-					l.flush()
-					copy(want[64+off:], local)
-					require.True(e, string(want) == string(r.bytes), "%s of %d bytes at +%d", f.name, n, off)
-				}
+		r.each(putForms, sizesUpTo(0, 8200), func(f *rmaForm, n int) {
+			for i, off := range alignments {
+				local := make([]byte, n+8)[alignments[(i*3)%8]:][:n]
+				seed++
+				fill(local, seed)
+				require.Equal(e, ok, f.transfer(l, local, r.base+64+uint64(off), r.key), "%s of %d", f.name, n)
+				l.flush()
+				copy(want[64+off:], local)
+				require.True(e, string(want) == string(r.bytes), "%s of %d bytes at +%d", f.name, n, off)
 			}
-		}
+		})
 	})
 }
 
 // getSizes reads every small length at every alignment.
 func getSizes(e *env) {
 	e.eachRegion(uct.OpsGet, "get", 16<<10, func(l *link, r *region) {
-		for _, f := range r.usable(getForms) {
-			for _, n := range sizesUpTo(0, 8200) {
-				if !f.fits(r.user.attr, n) {
-					continue
-				}
-				for i, off := range alignments {
-					shift := alignments[(i*3)%8]
-					local := make([]byte, n+24)
-					clobber(local)
-					require.Equal(e, ok, f.transfer(l, local[shift:][:n], r.base+64+uint64(off), r.key), "%s of %d", f.name, n)
-					want := make([]byte, len(local))
-					clobber(want)
-					copy(want[shift:], r.bytes[64+off:][:n])
-					require.Equal(e, want, local, "%s of %d bytes at +%d", f.name, n, off)
-				}
+		r.each(getForms, sizesUpTo(0, 8200), func(f *rmaForm, n int) {
+			for i, off := range alignments {
+				shift := alignments[(i*3)%8]
+				local := make([]byte, n+24)
+				clobber(local)
+				require.Equal(e, ok, f.transfer(l, local[shift:][:n], r.base+64+uint64(off), r.key), "%s of %d", f.name, n)
+				want := make([]byte, len(local))
+				clobber(want)
+				copy(want[shift:], r.bytes[64+off:][:n])
+				require.Equal(e, want, local, "%s of %d bytes at +%d", f.name, n, off)
 			}
-		}
+		})
 	})
 }
 
@@ -125,34 +117,27 @@ var large = []int{64 << 10, 512<<10 - 1, 512 << 10, 512<<10 + 1, 1 << 20, 1<<20 
 
 func putLarge(e *env) {
 	e.eachRegion(uct.OpsPut, "put", 4<<20, func(l *link, r *region) {
-		for _, f := range r.usable(putForms) {
-			for i, n := range large {
-				if !f.fits(r.user.attr, n) {
-					continue
-				}
-				want := r.snapshot()
-				p := pattern(n, uint64(i))
-				require.Equal(e, ok, f.transfer(l, p, r.base+uint64(i), r.key), "%s of %d", f.name, n)
-				l.flush()
-				copy(want[i:], p)
-				require.True(e, string(want) == string(r.bytes), "%s of %d bytes", f.name, n)
-			}
-		}
+		want, i := r.snapshot(), 0
+		r.each(putForms, large, func(f *rmaForm, n int) {
+			i++
+			p := pattern(n, uint64(i))
+			require.Equal(e, ok, f.transfer(l, p, r.base+uint64(i), r.key), "%s of %d", f.name, n)
+			l.flush()
+			copy(want[i:], p)
+			require.True(e, string(want) == string(r.bytes), "%s of %d bytes", f.name, n)
+		})
 	})
 }
 
 func getLarge(e *env) {
 	e.eachRegion(uct.OpsGet, "get", 4<<20, func(l *link, r *region) {
-		for _, f := range r.usable(getForms) {
-			for i, n := range large {
-				if !f.fits(r.user.attr, n) {
-					continue
-				}
-				p := make([]byte, n)
-				require.Equal(e, ok, f.transfer(l, p, r.base+uint64(i), r.key), "%s of %d", f.name, n)
-				require.True(e, string(p) == string(r.bytes[i:][:n]), "%s of %d bytes", f.name, n)
-			}
-		}
+		i := 0
+		r.each(getForms, large, func(f *rmaForm, n int) {
+			i++
+			p := make([]byte, n)
+			require.Equal(e, ok, f.transfer(l, p, r.base+uint64(i), r.key), "%s of %d", f.name, n)
+			require.True(e, string(p) == string(r.bytes[i:][:n]), "%s of %d bytes", f.name, n)
+		})
 	})
 }
 
@@ -167,16 +152,13 @@ func getZero(e *env) {
 
 func zeroLength(l *link, r *region, forms []rmaForm) {
 	want := r.snapshot()
-	for _, f := range r.usable(forms) {
-		if !f.fits(r.user.attr, 0) {
-			continue
-		}
+	r.each(forms, []int{0}, func(f *rmaForm, _ int) {
 		for _, off := range []uint64{0, 1, 63, 64} {
 			for _, p := range [][]byte{nil, {}} {
 				require.Equal(l.env, ok, f.transfer(l, p, r.base+off, r.key), "%s at +%d", f.name, off)
 			}
 		}
-	}
+	})
 	l.flush()
 	require.Equal(l.env, []byte(want), r.bytes)
 }
@@ -184,17 +166,15 @@ func zeroLength(l *link, r *region, forms []rmaForm) {
 // putBufferReuse overwrites a buffer as soon as the caller owns it again.
 func putBufferReuse(e *env) {
 	e.eachRegion(uct.OpsPut, "put", 4096, func(l *link, r *region) {
-		for _, f := range r.usable(putForms) {
-			for i := range uint64(50) {
-				p := pattern(8<<(i%9), i)
-				if !f.fits(r.user.attr, len(p)) {
-					continue
-				}
-				require.Equal(e, ok, f.transfer(l, p, r.base, r.key))
-				clobber(p)
-				l.flush()
-				require.True(e, holds(r.bytes[:len(p)], i), "%s uses a buffer that it returned to the caller", f.name)
-			}
-		}
+		seed := uint64(0)
+		lengths := []int{8, 16, 32, 64, 128, 256, 512, 1024, 2048}
+		r.each(putForms, slices.Repeat(lengths, 6), func(f *rmaForm, n int) {
+			seed++
+			p := pattern(n, seed)
+			require.Equal(e, ok, f.transfer(l, p, r.base, r.key))
+			clobber(p)
+			l.flush()
+			require.True(e, holds(r.bytes[:n], seed), "%s uses a buffer that it returned to the caller", f.name)
+		})
 	})
 }

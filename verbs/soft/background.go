@@ -46,7 +46,21 @@ func (d *device) startBackground() error {
 	}
 	b.wakeups, b.done = make(chan struct{}, 1), make(chan struct{})
 	if d.conf.Engine == EngineThread {
-		go d.threadLoop()
+		go func() { // it never sleeps
+			runtime.LockOSThread()
+			defer close(b.done)
+			for k := uint32(0); !b.stop.Load(); k++ {
+				if k%clockEvery == 0 {
+					d.tick(d.clock())
+				}
+				if d.progress() == 0 {
+					cpu.Pause()
+				}
+				if k%yieldEvery == 0 {
+					runtime.Gosched() // lets the program run where it has no other processor
+				}
+			}
+		}()
 		return nil
 	}
 	if d.kind == overUDP {
@@ -74,23 +88,6 @@ func (d *device) stopBackground() error {
 		return b.poller.Close()
 	}
 	return nil
-}
-
-// threadLoop is the engine loop of EngineThread. It never sleeps.
-func (d *device) threadLoop() {
-	runtime.LockOSThread()
-	defer close(d.background.done)
-	for k := uint32(0); !d.background.stop.Load(); k++ {
-		if k%clockEvery == 0 {
-			d.tick(d.clock())
-		}
-		if d.progress() == 0 {
-			cpu.Pause()
-		}
-		if k%yieldEvery == 0 {
-			runtime.Gosched() // lets the program run where it has no other processor
-		}
-	}
 }
 
 // yieldEvery is how many passes the thread makes between two calls of Gosched.
@@ -176,12 +173,11 @@ func (d *device) sleep(timer *time.Timer) {
 	}
 	until := d.nextDeadline()
 	if b.poller != nil {
-		b.poller.SetDeadline(d.sleepTime(until))
-		if b.poller.AddSocket() != nil { // the system has no memory for it: retry after a period
+		if b.poller.Arm(d.sleepTime(until)) != nil { // the system has no memory for it: retry after a period
 			time.Sleep(pollPeriod)
 			return
 		}
-		defer b.poller.RemoveSocket()
+		defer b.poller.Disarm()
 	}
 	b.sleeping.Store(1)
 	defer b.sleeping.Store(0)

@@ -4,6 +4,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -72,10 +73,20 @@ func (c *cell) fill(p *packet, from uint32) {
 		c.flags |= cellAckReq
 	}
 	if p.Opcode.Info().Headers != 0 {
-		c.fillHeaders(p)
+		c.syndrome, c.msn, c.imm = p.Syndrome, p.MSN, p.ImmDt
+		c.addr, c.rkey, c.dlen = p.VA, p.RKey, p.DMALen
+		c.swapAdd, c.compare, c.atomicOld = p.SwapDt, p.CmpDt, p.OrigRemDt
+		c.qkey, c.src = p.QKey, p.SrcQP
 	}
 	if p.batchMore > 0 {
-		c.setBatch(p)
+		c.flags |= cellBatch
+		c.syndrome, c.imm = wire.Syndrome(p.batchMore), p.ImmDt
+		if p.batchEnds {
+			c.flags |= cellBatchEnds
+		}
+		if p.batchImm {
+			c.flags |= cellBatchImm
+		}
 	}
 	switch {
 	case p.n == 0:
@@ -89,55 +100,11 @@ func (c *cell) fill(p *packet, from uint32) {
 	}
 }
 
-func (c *cell) fillHeaders(p *packet) {
-	c.syndrome, c.msn, c.imm = p.Syndrome, p.MSN, p.ImmDt
-	c.addr, c.rkey, c.dlen = p.VA, p.RKey, p.DMALen
-	c.swapAdd, c.compare, c.atomicOld = p.SwapDt, p.CmpDt, p.OrigRemDt
-	c.qkey, c.src = p.QKey, p.SrcQP
-}
-
-// copyPayload replaces the scatter/gather list of a filled cell by a copy of the payload.
-func (c *cell) copyPayload(p *packet) {
-	if c.nsg == 0 {
-		return
-	}
-	c.body = bodies.Get().(*body)
-	for i, n := 0, 0; i < p.nsg; i++ {
-		n += dma(c.body[n:], p.sg[i])
-	}
-	c.nsg = 0
-	c.flags |= cellBody
-}
-
-// freeBody returns body to its pool.
-func (c *cell) freeBody() {
-	bodies.Put(c.body)
-	c.body = nil
-}
-
-// setBatch writes the fields of a packet that stands for more than one.
-func (c *cell) setBatch(p *packet) {
-	c.flags |= cellBatch
-	c.syndrome, c.imm = wire.Syndrome(p.batchMore), p.ImmDt
-	if p.batchEnds {
-		c.flags |= cellBatchEnds
-	}
-	if p.batchImm {
-		c.flags |= cellBatchImm
-	}
-}
-
 // piggyback adds an acknowledgement to the cell of a request. It uses msn, which requests do
 // not have.
 func (c *cell) piggyback(psn verbs.PSN) {
 	c.flags |= cellAck
 	c.msn = uint32(psn)
-}
-
-// piggybackedAck makes the packet of the acknowledgement in the cell.
-func (c *cell) piggybackedAck(p *packet) {
-	p.Opcode, p.DestQP, p.PSN, p.PKey = wire.Acknowledge, c.dest, verbs.PSN(c.msn), c.pkey
-	p.Syndrome, p.Solicited, p.AckReq, p.n, p.nsg = wire.AckNoCredits, false, false, 0, 0
 }
 
 // read makes the packet in the cell. It returns false if the payload's memory is no
@@ -158,7 +125,21 @@ func (c *cell) read(p *packet, s *Switch) bool {
 	}
 	switch {
 	case c.nsg > 0:
-		return c.resolve(p, s)
+		// Look up the sender's memory.
+		d := s.device(c.from)
+		if d == nil {
+			return false
+		}
+		p.nsg = int(c.nsg)
+		for i := range p.nsg {
+			m := d.mrs.find(c.sg[i].LKey)
+			if m == nil {
+				return false
+			}
+			if p.sg[i] = m.at(c.sg[i].Addr, int(c.sg[i].Len)); p.sg[i] == nil {
+				return false
+			}
+		}
 	case c.flags&cellBody != 0:
 		p.sg[0] = c.body[:p.n]
 	case p.n <= smallLen:
@@ -169,21 +150,76 @@ func (c *cell) read(p *packet, s *Switch) bool {
 	return true
 }
 
-// resolve looks up the sender's memory.
-func (c *cell) resolve(p *packet, s *Switch) bool {
-	d := s.device(c.from)
-	if d == nil {
-		return false
+// Segment batches on the in-process link: one cell may represent several consecutive
+// packets of one WRITE. Each has its PSN, and is counted and acknowledged as a packet
+// of its own. Memory is looked up and copied once for all.
+
+// maxBatchMore is how many further packets a cell can represent.
+const maxBatchMore = 255
+
+// coalesce makes p, the packet built last, represent also the packets of the same WRITE
+// that may follow it. It stops after the next packet with AckReq.
+func (q *qp) coalesce(p *packet) {
+	r := &q.req
+	p.batchMore, p.batchEnds, p.batchImm = 0, false, false
+	if r.sent == 0 || p.AckReq || p.nsg != 1 || p.inline || p.Opcode != wire.WriteFirst && p.Opcode != wire.WriteMiddle {
+		return
 	}
-	p.nsg = int(c.nsg)
-	for i := range p.nsg {
-		m := d.mrs.find(c.sg[i].LKey)
-		if m == nil {
-			return false
-		}
-		if p.sg[i] = m.at(c.sg[i].Addr, int(c.sg[i].Len)); p.sg[i] == nil {
-			return false
-		}
+	w := q.sq.at(r.tx)
+	left := firstBatchPackets + r.window.batch - int(r.sent) // in the segment batch
+	if r.sent >= firstBatchPackets {
+		left = r.window.batch - int(r.sent-firstBatchPackets)%r.window.batch
 	}
-	return true
+	k := min(int(w.numPSNs-r.sent), left, r.window.limit(w)-r.psn.Diff(r.una), maxBatchMore)
+	if k <= 0 || w.nsg != 1 {
+		return
+	}
+	n := min(w.n-r.sent*uint32(q.mtu), uint32(k*q.mtu))
+	ref := p.sge[0]
+	ref.Len += n
+	if _, ok := q.d.local(q.pd, ref, 0); !ok {
+		return
+	}
+	p.sge[0], p.n, p.batchMore = ref, p.n+int(n), k
+	q.count(cntTxPackets, uint64(k))
+	q.count(cntTxBytes, uint64(n))
+	r.psn = r.psn.Add(k)
+	r.sent += uint32(k)
+	q.updateSndMax()
+	last := r.sent == w.numPSNs
+	p.AckReq = q.wantsAckReq(w, last)
+	if last {
+		p.batchEnds, p.ImmDt, p.Solicited = true, w.imm, w.flags&verbs.SendSolicited != 0 && w.op == verbs.OpWriteImm
+		p.batchImm = w.op == verbs.OpWriteImm
+		r.tx, r.sent = r.tx+1, 0
+	}
+}
+
+// handleBatch processes a packet that represents several, as if each had arrived alone.
+// The Middle packets between the first and the last are handled as one, unless something
+// is unusual.
+func (q *qp) handleBatch(p *packet, now ucs.Time) {
+	r := &q.rsp
+	b, more, ackReq, se := p.sg[0], p.batchMore, p.AckReq, p.Solicited
+	for i, k := 0, 0; i <= more; i += k {
+		k = 1
+		if i > 0 {
+			p.Opcode = wire.WriteMiddle
+			if n := more - i; n > 1 && n*q.mtu <= len(b) && uint32(n*q.mtu) < r.remaining && p.PSN == r.psn && r.gap == noGap {
+				k = n
+			}
+		}
+		if i == more && p.batchEnds {
+			p.Opcode = wire.WriteLast
+			if p.batchImm {
+				p.Opcode = wire.WriteLastImm
+			}
+		}
+		p.AckReq, p.Solicited = ackReq && i == more, se && i == more
+		p.batchMore, p.n = k-1, min(len(b), k*q.mtu)
+		p.sg[0] = b[:p.n]
+		b = b[p.n:]
+		q.handlePacket(p, now)
+		p.PSN = p.PSN.Add(k)
+	}
 }

@@ -62,43 +62,36 @@ func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 	q := &cq{
 		d: d, cookie: c.Cookie, ignoreOverrun: c.IgnoreOverrun, depth: uint64(c.Depth), single: c.SingleThreaded,
 	}
-	if err := q.attach(&c); err != nil {
-		return nil, fmt.Errorf("create completion queue: %w", err)
+	fail := func(err error) (verbs.CQ, error) { return nil, fmt.Errorf("create completion queue: %w", err) }
+	var err error
+	if q.ch, err = ownObjectOrNil[*compChannel](d, "channel", c.Channel); err != nil {
+		return fail(err)
 	}
-	return q, nil
-}
-
-// attach attaches the queue to the channel and the domain that conf names.
-func (c *cq) attach(conf *verbs.CQConfig) (err error) {
-	d := c.d
-	if c.ch, err = ownObjectOrNil[*compChannel](d, "channel", conf.Channel); err != nil {
-		return err
+	if q.pd, err = ownObjectOrNil[*pd](d, "domain", c.Domain); err != nil {
+		return fail(err)
 	}
-	if c.pd, err = ownObjectOrNil[*pd](d, "domain", conf.Domain); err != nil {
-		return err
-	}
-	if c.pd != nil && c.pd.parent == nil {
-		return fmt.Errorf("the domain is no parent domain: %w", ucs.ErrInvalid)
+	if q.pd != nil && q.pd.parent == nil {
+		return fail(fmt.Errorf("the domain is no parent domain: %w", ucs.ErrInvalid))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if c.ch != nil && c.ch.closed {
-		return fmt.Errorf("the channel is closed: %w", ucs.ErrClosed)
+	if q.ch != nil && q.ch.closed {
+		return fail(fmt.Errorf("the channel is closed: %w", ucs.ErrClosed))
 	}
-	if c.pd == nil {
+	if q.pd == nil {
 		err = d.admit(kindCQ, d.attr.MaxCQ)
 	} else {
-		err = c.pd.admit(kindCQ, d.attr.MaxCQ)
-		c.single = c.single || c.pd.single()
+		err = q.pd.admit(kindCQ, d.attr.MaxCQ)
+		q.single = q.single || q.pd.single()
 	}
 	if err != nil {
-		return err
+		return fail(err)
 	}
-	if c.ch != nil {
-		c.ch.users++
+	if q.ch != nil {
+		q.ch.users++
 	}
-	d.cqs.add(c)
-	return nil
+	d.cqs.add(q)
+	return q, nil
 }
 
 func (c *cq) indexPtr() *int { return &c.index }
@@ -106,12 +99,6 @@ func (c *cq) indexPtr() *int { return &c.index }
 // empty reports whether the ring is empty. The owner of a queue pair sees all
 // completions that were pushed for it.
 func (c *cq) empty() bool { return c.head.pos() == c.tail.pos() }
-
-// canBypass reports whether a completion may bypass the queue: it is empty, usable and not
-// armed.
-func (c *cq) canBypass() bool {
-	return c.armed.Load() == armedNot && c.empty() && c.state.Load() == cqUsable
-}
 
 // push adds a completion. solicited: the peer requested an event. It returns false if
 // the queue is unusable.
@@ -122,7 +109,14 @@ func (c *cq) canBypass() bool {
 func (c *cq) push(w *verbs.WC, solicited bool) bool {
 	t := c.tail.lock()
 	if c.state.Load() != cqUsable || t-c.head.pos() >= c.capacity() && !c.grow(t) {
-		return c.overrun(t)
+		// An overrun drops the completion. Unless the queue ignores overruns it becomes
+		// unusable, and the first overrun raises EventCQErr.
+		raiseErr := !c.ignoreOverrun && c.state.CompareAndSwap(cqUsable, cqOverrun)
+		c.tail.publish(t)
+		if raiseErr {
+			c.d.raise(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c})
+		}
+		return c.state.Load() == cqUsable
 	}
 	ring := *c.ring.Load()
 	ring[t&uint64(len(ring)-1)] = *w
@@ -170,18 +164,6 @@ func (c *cq) grow(t uint64) bool {
 	}
 	c.ring.Store(&ring)
 	return true
-}
-
-// overrun drops a completion and unlocks the tail. Unless the queue ignores overruns,
-// it becomes unusable, and the first overrun raises EventCQErr. overrun returns false
-// if the queue is unusable.
-func (c *cq) overrun(t uint64) bool {
-	raiseErr := !c.ignoreOverrun && c.state.CompareAndSwap(cqUsable, cqOverrun)
-	c.tail.publish(t)
-	if raiseErr {
-		c.d.raise(verbs.AsyncEvent{Type: verbs.EventCQErr, CQ: c})
-	}
-	return c.state.Load() == cqUsable
 }
 
 // Poll returns completions in wcs. If the ring is empty, it runs the engine, which may

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
@@ -198,7 +197,7 @@ func (d *device) runTimers(now ucs.Time) {
 			continue
 		}
 		q.isTimed = false
-		if next := q.expireTimers(now); next != 0 {
+		if next := q.expireTimers(now); next != never {
 			d.setTimer(q, next)
 		}
 		q.transmitAndRelease()
@@ -219,18 +218,10 @@ func (d *device) addTimed(q *qp, when ucs.Time) {
 	d.wake()
 }
 
-// removeQP removes a queue pair that is being closed from dirty and timed.
-func (d *device) removeQP(q *qp) {
-	d.lock.lock()
-	d.timed = slices.DeleteFunc(d.timed, func(x *qp) bool { return x == q })
-	d.dirty = slices.DeleteFunc(d.dirty, func(x *qp) bool { return x == q })
-	d.lock.unlock()
-}
-
 // postCQE posts a completion. It bypasses the queue and writes to sinkTo if the polling
-// goroutine owns q and nothing waits in c.
+// goroutine owns q, and c is empty, usable and not armed.
 func (q *qp) postCQE(c *cq, w *verbs.WC, solicited bool) {
-	if d := q.d; q.rxOwned && d.sinkCQ == c && d.sinkN < len(d.sinkTo) && c.canBypass() {
+	if d := q.d; q.rxOwned && d.sinkCQ == c && d.sinkN < len(d.sinkTo) && c.armed.Load() == armedNot && c.empty() && c.state.Load() == cqUsable {
 		d.sinkTo[d.sinkN] = *w
 		d.sinkN++
 		return
@@ -261,10 +252,15 @@ func (q *qp) handlePacket(p *packet, now ucs.Time) {
 		}
 	case wire.KindAck, wire.KindReadResponse:
 		if q.typ == verbs.RC {
-			if !q.handleResponse(p) {
-				q.bufferResponse(p, now)
-			} else if len(q.req.reorder.packets) != 0 {
-				q.drainResponses(now)
+			r := &q.req
+			switch {
+			case q.handleResponse(p):
+				if len(r.reorder.packets) != 0 {
+					q.drainResponses(now)
+				}
+			case !r.probe.enabled || p.Opcode == wire.Acknowledge && !p.Syndrome.IsAck():
+			case r.reorder.insert(p, r.una, r.window.max):
+				q.findGaps(now) // p waits for a missing response
 			}
 			return
 		}
@@ -286,12 +282,19 @@ func (q *qp) handlePacket(p *packet, now ucs.Time) {
 
 // transmit sends pending packets of q as far as the link takes them. The caller owns q.
 func (q *qp) transmit() {
-	if q.failedCQ != nil {
-		q.failUnusableCQ()
+	if q.failedCQ != nil { // a completion was lost: the error state
+		q.failedCQ = nil
+		if s := q.loadState(); s != verbs.StateErr && s != verbs.StateReset {
+			q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: q})
+			q.enterErr()
+		}
 	}
 	s := q.loadState()
-	if s == verbs.StateErr || s == verbs.StateSQE {
-		q.flushInState(s)
+	if s == verbs.StateErr || s == verbs.StateSQE { // complete what was posted since
+		q.flushSends()
+		if s == verbs.StateErr {
+			q.flushRecvs()
+		}
 		return
 	}
 	if s < verbs.StateRTR {
@@ -330,15 +333,5 @@ func (q *qp) checkDrained() {
 	if qpState(q.state.Load()) == qpDraining && r.una == r.psn && r.sent == 0 && (r.tx == q.sq.end() || !q.sq.at(r.tx).started) {
 		q.setState(qpSQD)
 		q.d.raise(verbs.AsyncEvent{Type: verbs.EventSQDrained, QP: q})
-	}
-}
-
-// flushInState completes queued work requests with WCFlushErr in error state s.
-func (q *qp) flushInState(s verbs.QPState) {
-	q.flushSends()
-	if s == verbs.StateErr && q.srq == nil {
-		for q.rq.pop(&q.rsp.recv) {
-			q.completeRecv(verbs.WCFlushErr)
-		}
 	}
 }

@@ -113,13 +113,6 @@ func (w *wqe) isFast() bool {
 	return fastOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline
 }
 
-// nextIsFast reports whether the next work request to be sent can take the UDP fast path.
-func (q *qp) nextIsFast() bool {
-	r, s := &q.req, &q.rsp
-	return q.fastUDPMax >= 0 && r.tx != q.sq.end() && q.sq.at(r.tx).isFast() && r.sent == 0 && !r.failed && r.rnrWait == 0 &&
-		!r.probe.pending && r.psn.Diff(r.una) < shortPackets*r.window.cur && s.pendingResponses == 0 && q.loadState() == verbs.StateRTS
-}
-
 // mayReceiveFast reports whether the expected request may take the fast path. A request
 // that took it leaves this unchanged.
 func (q *qp) mayReceiveFast() bool {

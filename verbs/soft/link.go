@@ -86,16 +86,17 @@ func (d *device) openLink() (err error) {
 		}
 	case d.conf.Fabric != nil || d.conf.Faults != nil:
 		d.kind = overFabric
-		l := newFabricLink(d.conf.Fabric, fabricAddr(d.gid, d.lid))
-		l.d, l.handle, d.link = d, l.handlePacket, l
+		l := &fabricLink{d: d, fabric: d.conf.Fabric, self: fabricAddr(d.gid, d.lid)}
+		d.link = l
+		handle := l.handlePacket
 		if f := d.conf.Faults; f != nil {
 			d.faults = newFaultLink(f, l, d.lid, d.wake)
 			d.link = d.faults
 			if f.Hook != nil {
-				d.faults.deliver, l.handle = l.handlePacket, d.faults.received
+				d.faults.deliver, handle = handle, d.faults.received
 			}
 		}
-		l.attach(&d.conf.Switch.faultFabric, d.wake)
+		l.attach(&d.conf.Switch.faultFabric, handle, d.wake)
 	default:
 		d.inbox = newInbox(d.conf.Depth)
 		d.conf.Switch.attach(d)

@@ -38,32 +38,22 @@ type fabricLink struct {
 	fabric Fabric
 	self   netip.AddrPort
 	queue  *packetQueue // of a polled fabric
-	// handle processes a received datagram.
-	handle func(from netip.AddrPort, b []byte, now ucs.Time)
 
 	mu  sync.Mutex // guards buf
 	buf []byte     // scratch for encoding
 }
 
-// newFabricLink returns the link of the device with address self, not yet attached. With
-// a nil f, attach decides the fabric.
-func newFabricLink(f Fabric, self netip.AddrPort) *fabricLink {
-	return &fabricLink{fabric: f, self: self}
-}
-
-// attach attaches the link to its fabric, or without one to the polled fabric m, which
-// calls wake when there is something to poll.
-func (l *fabricLink) attach(m *polledFabric, wake func()) {
+// attach attaches the link to its fabric, which calls handle for each datagram. A link
+// without a fabric is attached to the polled fabric m, which calls wake when there is
+// something to poll.
+func (l *fabricLink) attach(m *polledFabric, handle func(from netip.AddrPort, b []byte, now ucs.Time), wake func()) {
 	if l.fabric != nil {
-		l.fabric.Attach(l.self, l.received)
+		l.fabric.Attach(l.self, handle)
 		return
 	}
 	l.fabric = m
-	l.queue = m.attach(l.self, l.received, wake)
+	l.queue = m.attach(l.self, handle, wake)
 }
-
-// received processes a datagram that the fabric delivers.
-func (l *fabricLink) received(from netip.AddrPort, b []byte, now ucs.Time) { l.handle(from, b, now) }
 
 func (l *fabricLink) close() error {
 	l.fabric.Detach(l.self)

@@ -35,14 +35,13 @@ type linkEnd struct {
 // linked makes two links on a network: what arrives at the second is kept.
 func linked(net *sim.Net, faults, peerFaults *Faults) (from, to *linkEnd, got *[]come) {
 	attach := func(at string, faults *Faults, handle func(src netip.AddrPort, b []byte, now ucs.Time)) (*linkEnd, *fabricLink) {
-		l := newFabricLink(net, netip.MustParseAddrPort(at))
+		l := &fabricLink{fabric: net, self: netip.MustParseAddrPort(at)}
 		e := &linkEnd{link: l, self: l.self}
-		l.handle = handle
 		if faults != nil {
 			e.faults = newFaultLink(faults, l, l.self.Port(), func() {})
-			e.link, e.faults.deliver, l.handle = e.faults, handle, e.faults.received
+			e.link, e.faults.deliver, handle = e.faults, handle, e.faults.received
 		}
-		l.attach(nil, nil)
+		l.attach(nil, handle, nil)
 		return e, l
 	}
 	from, _ = attach("[fd00::1]:40001", faults, func(netip.AddrPort, []byte, ucs.Time) {})
@@ -100,7 +99,7 @@ func TestFabricLinkIntact(t *testing.T) {
 	net.SetDefault(sim.Link{Corrupt: 1})
 	from.sendOne(&r, &p, net.Now())
 	net.SetDefault(sim.Link{})
-	forged := newFabricLink(net, netip.MustParseAddrPort("[fd00::1]:40002"))
+	forged := &fabricLink{fabric: net, self: netip.MustParseAddrPort("[fd00::1]:40002")}
 	forged.sendOne(&r, &p, net.Now())
 	otherFamily := netip.MustParseAddrPort("10.0.0.1:4791")
 	net.Send(otherFamily, to.self, make([]byte, 100))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
 )
 
 // Switch connects the in-process devices of a program.
@@ -128,7 +129,14 @@ func (l inprocLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
 		return false
 	}
 	c.fill(p, l.d.index)
-	c.copyPayload(p)
+	if c.nsg != 0 { // a copy of the payload instead of the scatter/gather list
+		c.body = bodies.Get().(*body)
+		for i, n := 0, 0; i < p.nsg; i++ {
+			n += dma(c.body[n:], p.sg[i])
+		}
+		c.nsg = 0
+		c.flags |= cellBody
+	}
 	storeRelease32(&c.seq, seq)
 	to.peer.wake()
 	return true
@@ -190,7 +198,8 @@ func (d *device) drain(now ucs.Time) int {
 			d.handleCell(q, c, now)
 		}
 		if c.flags&cellBody != 0 {
-			c.freeBody()
+			bodies.Put(c.body)
+			c.body = nil
 		}
 		h++
 		n++
@@ -216,7 +225,8 @@ func (q *qp) acceptsSource(from uint32) bool {
 func (d *device) handleCell(q *qp, c *cell, now ucs.Time) {
 	p := &d.rxPacket
 	if c.flags&cellAck != 0 {
-		c.piggybackedAck(p)
+		p.Opcode, p.DestQP, p.PSN, p.PKey = wire.Acknowledge, c.dest, verbs.PSN(c.msn), c.pkey
+		p.Syndrome, p.Solicited, p.AckReq, p.n, p.nsg = wire.AckNoCredits, false, false, 0, 0
 		q.handlePacket(p, now)
 	}
 	if !c.read(p, d.conf.Switch) {

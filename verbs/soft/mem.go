@@ -300,7 +300,12 @@ func (d *device) quiesce() {
 	}
 	l.lock.unlock()
 	for _, q := range l.draining {
-		q.awaitPost()
+		// The goroutine that is posting now publishes its work requests or releases the
+		// posters' lock.
+		t := q.sq.tail.pos()
+		for k := 0; q.word.Load()&ownPost != 0 && q.sq.tail.pos() == t; k++ {
+			spin(k)
+		}
 		q.awaitRelease()
 	}
 	clear(l.draining)

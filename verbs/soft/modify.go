@@ -3,6 +3,7 @@ package soft
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
@@ -46,7 +47,39 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	if mask&verbs.AttrAV != 0 {
 		q.route = path
 	}
-	q.applyAttr(from, to, mask)
+
+	// Copy the attributes to the machines.
+	a = &q.attr
+	q.dest, q.qkey, q.access, q.pkey = a.DestQPN, a.QKey, a.Access, defaultPKey
+	r, s := &q.req, &q.rsp
+	s.maxSaved, s.minTimer = uint32(a.MaxDestRdAtomic), a.MinRNRTimer
+	r.maxRdAtomic, r.retryCnt, r.rnrRetry = a.MaxRdAtomic, a.RetryCnt, a.RNRRetry
+	r.timeout = timeoutOf(a.Timeout)
+	r.probe.enabled = a.PeerFeatures&verbs.PeerProbe != 0
+	if mask&verbs.AttrPathMTU != 0 {
+		q.mtu = a.PathMTU.Bytes()
+	}
+	if q.typ == verbs.UD {
+		q.mtu = q.d.activeMTU().Bytes()
+	}
+	if mask&verbs.AttrRQPSN != 0 {
+		s.psn = a.RQPSN
+	}
+	if mask&verbs.AttrSQPSN != 0 {
+		r.psn, r.una, r.sndMax, r.rerequested, q.sq.nextPSN = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN
+		r.window, r.probe = newWindow(q.d.window(q.mtu), q.mtu), probe{enabled: r.probe.enabled}
+		r.retries, r.rnrRetries = a.RetryCnt, a.RNRRetry
+	}
+
+	switch {
+	case to == from:
+	case to == verbs.StateErr:
+		q.enterErr()
+	case to == verbs.StateSQD && a.EnSQDAsyncNotify && mask&verbs.AttrEnSQDAsyncNotify != 0:
+		q.setState(qpDraining)
+	default:
+		q.setState(qpState(to))
+	}
 	return nil
 }
 
@@ -92,44 +125,6 @@ func withAttr(attr verbs.AttrMask, err error) error {
 	return fmt.Errorf("%v: %w", attr, err)
 }
 
-// applyAttr copies attributes to the state of the machines and performs the state
-// transition. The caller owns the queue pair.
-func (q *qp) applyAttr(from, to verbs.QPState, mask verbs.AttrMask) {
-	a := &q.attr
-	q.dest, q.qkey, q.access, q.pkey = a.DestQPN, a.QKey, a.Access, defaultPKey
-	r, s := &q.req, &q.rsp
-	s.maxSaved, s.minTimer = uint32(a.MaxDestRdAtomic), a.MinRNRTimer
-	r.maxRdAtomic, r.retryCnt, r.rnrRetry = a.MaxRdAtomic, a.RetryCnt, a.RNRRetry
-	r.timeout = timeoutOf(a.Timeout)
-	r.probe.enabled = a.PeerFeatures&verbs.PeerProbe != 0
-	if mask&verbs.AttrPathMTU != 0 {
-		q.mtu = a.PathMTU.Bytes()
-	}
-	if q.typ == verbs.UD {
-		q.mtu = q.d.activeMTU().Bytes()
-	}
-	if mask&verbs.AttrRQPSN != 0 {
-		s.psn = a.RQPSN
-	}
-	if mask&verbs.AttrSQPSN != 0 {
-		r.psn, r.una, r.sndMax, r.rerequested, q.sq.nextPSN = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN
-		r.window, r.probe = newWindow(q.d.window(q.mtu), q.mtu), probe{enabled: r.probe.enabled}
-		r.retries, r.rnrRetries = a.RetryCnt, a.RNRRetry
-	}
-	if to == from {
-		return
-	}
-	if to == verbs.StateErr {
-		q.enterErr()
-		return
-	}
-	if to == verbs.StateSQD && a.EnSQDAsyncNotify && mask&verbs.AttrEnSQDAsyncNotify != 0 {
-		q.setState(qpDraining)
-		return
-	}
-	q.setState(qpState(to))
-}
-
 // defaultPKey is the default partition with full membership. Ethernet has no other.
 const defaultPKey = 0xffff
 
@@ -170,21 +165,15 @@ func (q *qp) Query() verbs.QPAttr {
 }
 
 // Close destroys the queue pair.
+//
+// The order matters. The QP leaves the table only after reset, because a goroutine that
+// does not find it must not access its memory any more. Then Close waits for the
+// goroutine that found it before. Completions of the QP are removed last.
 func (q *qp) Close() error {
-	if !q.destroy() {
-		return nil
-	}
-	// Not under q.ctl: a goroutine may call Query before it acknowledges an event.
-	return q.d.releaseQP(q)
-}
-
-// destroy removes the queue pair from the device. It returns false if it was closed
-// already.
-func (q *qp) destroy() bool {
 	q.controlMu.Lock()
-	defer q.controlMu.Unlock()
 	if qpState(q.state.Load()) == qpClosed {
-		return false
+		q.controlMu.Unlock()
+		return nil
 	}
 	d := q.d
 	q.acquire()
@@ -193,14 +182,20 @@ func (q *qp) destroy() bool {
 	q.setState(qpClosed)
 	q.transmitAndRelease()
 	d.mu.Lock()
-	d.qps.remove(q) // only after reset: a queue pair that is not found must not access memory
+	d.qps.remove(q)
 	d.mu.Unlock()
-	d.removeQP(q)
-	d.rx.awaitRelease() // waits for a goroutine that found q in the table before
+	d.lock.lock()
+	d.timed = slices.DeleteFunc(d.timed, func(x *qp) bool { return x == q })
+	d.dirty = slices.DeleteFunc(d.dirty, func(x *qp) bool { return x == q })
+	d.lock.unlock()
+	d.rx.awaitRelease()
 	q.acquire()
 	q.transmitAndRelease()
 	d.memoryUsers.remove(q)
 	q.sendCQ.purge(q.num)
 	q.recvCQ.purge(q.num)
-	return true
+	q.controlMu.Unlock()
+
+	// Not under controlMu: a goroutine may call Query before it acknowledges an event.
+	return d.releaseQP(q)
 }

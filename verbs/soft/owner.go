@@ -113,10 +113,6 @@ func (o *owner) lockPostsSlow() (owned bool) {
 	}
 }
 
-// unlockPostsAcquire releases the posters' lock and tries to become the owner. If it fails, the
-// present owner looks for posted work before it leaves.
-func (o *owner) unlockPostsAcquire() bool { return o.clearAndAcquire(ownPost) }
-
 // unlockPosts releases the posters' lock and leaves the ownership unchanged.
 func (o *owner) unlockPosts() { o.word.And(^uint32(ownPost)) }
 
@@ -145,3 +141,14 @@ func spin(k int) {
 		cpu.Yield()
 	}
 }
+
+// spinlock is a spinlock, held for a few instructions and never during a system call.
+type spinlock struct{ word atomic.Uint32 }
+
+func (l *spinlock) lock() {
+	for k := 0; !l.word.CompareAndSwap(0, 1); k++ {
+		spin(k)
+	}
+}
+
+func (l *spinlock) unlock() { storeRelease32(&l.word, 0) }

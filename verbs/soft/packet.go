@@ -17,7 +17,7 @@ type packet struct {
 	sge           [verbs.MaxSGE]verbs.SGE // the payload's SGEs on this device; the in-process link sends them instead of bytes
 
 	// On the in-process link a packet may also represent the next packets of the same
-	// WRITE (batch.go). more is their number. ends is set if the last of them ends the
+	// WRITE (coalesce). more is their number. ends is set if the last of them ends the
 	// message, batchImm if that one carries immediate data.
 	batchMore           int
 	batchEnds, batchImm bool

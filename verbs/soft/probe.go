@@ -50,15 +50,6 @@ func (p *probe) cancelRTT() {
 	}
 }
 
-// startProbeRTT measures the round trip of a probe at psn. Nothing else has been acknowledged
-// for longer than a round trip, so the next acknowledgement is most likely that of the
-// probe. Under heavy loss no other packet provides a measurement.
-func (p *probe) startProbeRTT(psn verbs.PSN, now ucs.Time) {
-	if p.srtt != 0 {
-		p.rttEnd, p.rttStart = psn.Add(1), now
-	}
-}
-
 // acked records that all packets before una are acknowledged, and updates the
 // round-trip estimate.
 func (p *probe) acked(una verbs.PSN, now ucs.Time) {
@@ -98,7 +89,12 @@ func (q *qp) checkProbe(now ucs.Time) ucs.Time {
 			p.pending = true
 			q.goBack(r.una)
 		}
-		p.startProbeRTT(r.una, now)
+		// Measure the round trip of the probe. Nothing else has been acknowledged for longer
+		// than a round trip, so the next acknowledgement is most likely that of the probe.
+		// Under heavy loss no other packet provides a measurement.
+		if p.srtt != 0 {
+			p.rttEnd, p.rttStart = r.una.Add(1), now
+		}
 	}
 	return r.lastProgress + p.interval(floor)
 }

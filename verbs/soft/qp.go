@@ -87,7 +87,9 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 		q.srq = c.SRQ.(*srq)
 		q.recvPD = q.srq.pd
 	}
-	q.sq.init(c.Caps.MaxSend)
+	for q.sq.max = minSends; q.sq.max < uint32(c.Caps.MaxSend); {
+		q.sq.max *= 2
+	}
 	q.rq.init(c.Caps.MaxRecv, p.single())
 	q.sq.single = p.single()
 	if c.SignalAll {
@@ -169,29 +171,13 @@ func (q *qp) postSlow(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 	case owned:
 		q.unlockPosts() // other goroutines may post while this one sends
 		q.transmitAndRelease()
-	case !q.unlockPostsAcquire():
+	case !q.clearAndAcquire(ownPost): // the present owner looks for posted work before it leaves
 	case q.deferSend():
 		q.releaseOrTransmit()
 	default:
 		q.transmitAndRelease()
 	}
 	return n, st
-}
-
-// awaitPost waits until the goroutine that is posting now has published its work
-// requests or released the posters' lock.
-func (q *qp) awaitPost() {
-	t := q.sq.tail.pos()
-	for k := 0; q.word.Load()&ownPost != 0 && q.sq.tail.pos() == t; k++ {
-		spin(k)
-	}
-}
-
-// hasWork reports whether transmit may have something to do.
-func (q *qp) hasWork() bool {
-	s := &q.rsp
-	return q.req.tx != q.sq.end() || s.ackState == ackDue || s.pendingResponses != 0 || s.flags&rspRefused != 0 || q.failedCQ != nil ||
-		q.loadState() != verbs.StateRTS
 }
 
 // releaseOrTransmit releases the ownership. It sends only if another goroutine has marked
@@ -216,7 +202,8 @@ func (q *qp) transmitAndRelease() {
 		if q.numDeferred.Load() != 0 {
 			q.handleDeferred()
 		}
-		if q.hasWork() {
+		if s := &q.rsp; q.req.tx != q.sq.end() || s.ackState == ackDue || s.pendingResponses != 0 || s.flags&rspRefused != 0 ||
+			q.failedCQ != nil || q.loadState() != verbs.StateRTS {
 			q.transmit()
 		}
 		q.rxOwned = false
@@ -233,24 +220,6 @@ func (q *qp) enterErr() {
 		return
 	}
 	q.setState(qpErr)
-	q.flush()
-	if q.srq != nil {
-		q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q})
-	}
-}
-
-// failUnusableCQ raises EventQPFatal and enters the error state, because a completion queue is
-// unusable.
-func (q *qp) failUnusableCQ() {
-	q.failedCQ = nil
-	if s := q.loadState(); s != verbs.StateErr && s != verbs.StateReset {
-		q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPFatal, QP: q})
-		q.enterErr()
-	}
-}
-
-// flush completes all queued work requests with WCFlushErr, in order.
-func (q *qp) flush() {
 	q.flushSends()
 	q.req.reorder.reset()
 	q.rsp.reorder.reset()
@@ -258,11 +227,18 @@ func (q *qp) flush() {
 		q.rsp.flags &^= rspRecvHeld
 		q.completeRecv(verbs.WCFlushErr)
 	}
+	q.flushRecvs()
 	if q.srq != nil {
-		return
+		q.d.raise(verbs.AsyncEvent{Type: verbs.EventQPLastWQEReached, QP: q})
 	}
-	for q.rq.pop(&q.rsp.recv) {
-		q.completeRecv(verbs.WCFlushErr)
+}
+
+// flushRecvs completes the queued receives with WCFlushErr, except those of an SRQ.
+func (q *qp) flushRecvs() {
+	if q.srq == nil {
+		for q.rq.pop(&q.rsp.recv) {
+			q.completeRecv(verbs.WCFlushErr)
+		}
 	}
 }
 

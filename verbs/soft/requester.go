@@ -8,16 +8,30 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
+// The requester sends the work requests of the send queue. completer.go completes them
+// and decides what is retransmitted; window.go bounds what is outstanding.
+//
+// Invariants:
+//   - una ≤ psn ≤ sndMax. The packets from una up to psn are outstanding. sndMax is beyond
+//     psn only after goBack, until the packets between are retransmitted.
+//   - A work request gets its PSNs when it is posted and keeps them. So its packets are
+//     always the same, and goBack, skipTo and retransmit only move the send position,
+//     which is tx, sent and psn.
+//   - psn is the PSN of packet sent of work request tx. Work requests before tx are sent
+//     completely.
+//   - A work request completes after all before it, once all its packets are
+//     acknowledged and its READ or atomic response has arrived.
+//   - rdAtomic counts the READ and atomic requests whose responses are outstanding. goBack
+//     counts again.
+//
+// Long READs are split. A responder sends a READ response without flow control: only
+// the request bounds how many packets arrive at once. So each request asks for a part of
+// window.part packets, and the window allows as many outstanding parts as the local
+// socket has room for. Parts end at fixed multiples of window.part packets of the READ,
+// also when a retransmission starts between two.
+
 // requester is the side of a queue pair that sends requests. Work requests are
 // identified by running numbers, as in sendQueue.
-//
-// PSNs: una ≤ psn ≤ top. The packets from una up to psn are outstanding. top is beyond
-// psn after goBack, until the packets between are retransmitted.
-//
-// Retransmission: a work request gets its PSNs when it is posted and keeps them. So
-// goBack, skip and resend only move the send position, which is tx, sent and psn. A
-// work request completes after all before it, once all its packets are acknowledged and
-// its READ or atomic response has arrived.
 type requester struct {
 	head        uint32    // the oldest work request without a completion
 	tx          uint32    // the work request that is being sent
@@ -51,25 +65,36 @@ func (q *qp) nextRequest(p *packet) bool {
 		if r.failed || r.rnrWait != 0 {
 			return false
 		}
+
+		// A fence waits for outstanding READs and atomics, and these are limited by
+		// maxRdAtomic.
 		w := q.sq.at(r.tx)
-		if !q.mayStart(w) {
-			if w.isReadOrAtomic() && r.maxRdAtomic == 0 { // it would never start
+		readOrAtomic := w.isReadOrAtomic()
+		if r.sent == 0 && w.flags&verbs.SendFence != 0 && r.rdAtomic > 0 || readOrAtomic && r.rdAtomic >= int(r.maxRdAtomic) {
+			if readOrAtomic && r.maxRdAtomic == 0 { // it would never start
 				w.status, r.failed = verbs.WCLocQPOpErr, true
 				q.completeFailed()
 			}
 			return false
 		}
+
+		// A draining queue pair finishes the message that is under way.
 		if q.loadState() != verbs.StateRTS && (q.loadState() != verbs.StateSQD || r.sent == 0 && !w.started) {
 			return false
 		}
+
+		// A local invalidate takes no packet. It is executed once, and completes in its turn.
 		if w.op == verbs.OpLocalInv {
-			if w.done {
-				r.tx++
-			} else {
-				q.invalidateLocal(w)
+			r.tx++
+			if !w.done {
+				if w.done = q.d.invalidate(q.pd, w.imm); !w.done {
+					w.status, r.failed = verbs.WCMWBindErr, true
+				}
+				q.retire(r.una)
 			}
 			continue
 		}
+
 		if !q.windowAllows(w) {
 			return false
 		}
@@ -102,42 +127,8 @@ func (q *qp) updateSndMax() {
 	}
 }
 
-// mayStart reports whether the message, or the next part of a READ, may start: a fence
-// waits for outstanding READs and atomics, and these are limited by maxRdAtomic.
-func (q *qp) mayStart(w *wqe) bool {
-	r := &q.req
-	if r.sent == 0 && w.flags&verbs.SendFence != 0 && r.rdAtomic > 0 {
-		return false
-	}
-	return !w.isReadOrAtomic() || r.rdAtomic < int(r.maxRdAtomic)
-}
-
 // isReadOrAtomic reports whether w is a read or an atomic operation.
 func (w *wqe) isReadOrAtomic() bool { return w.op == verbs.OpRead || atomicOps>>w.op&1 != 0 }
-
-// buildRequest builds the next packet of w and advances the send position.
-func (q *qp) buildRequest(w *wqe, p *packet) bool {
-	r := &q.req
-	p.DestQP, p.PSN, p.PKey = q.dest, r.psn, q.pkey
-	p.Solicited, p.AckReq, p.n, p.nsg = false, false, 0, 0
-	switch {
-	case w.op == verbs.OpRead:
-		q.buildReadRequest(w, p)
-		return true
-	case w.op == verbs.OpFetchAdd:
-		p.Opcode, p.VA, p.RKey, p.SwapDt, p.CmpDt = wire.FetchAdd, w.remote, w.rkey, w.swapOrQPN, 0
-		r.psn = r.psn.Add(1)
-	case w.op == verbs.OpCompareSwap:
-		p.Opcode, p.VA, p.RKey, p.SwapDt, p.CmpDt = wire.CompareSwap, w.remote, w.rkey, w.swapOrQPN, w.compareOrQKey
-		r.psn = r.psn.Add(1)
-	default:
-		return q.buildDataPacket(w, p)
-	}
-	p.AckReq = true
-	r.rdAtomic++
-	r.tx, r.sent = r.tx+1, 0
-	return true
-}
 
 // dataOps lists the opcodes of First, Middle, Last and Only packets by operation.
 var dataOps = [...][4]wire.Opcode{
@@ -148,10 +139,38 @@ var dataOps = [...][4]wire.Opcode{
 	verbs.OpSendInv:  {wire.SendFirst, wire.SendMiddle, wire.SendLastInv, wire.SendOnlyInv},
 }
 
-// buildDataPacket builds the next packet of a SEND or WRITE. It returns false with w.status
-// set if the payload's memory is not valid.
-func (q *qp) buildDataPacket(w *wqe, p *packet) bool {
+// buildRequest builds the next packet of w and advances the send position. It returns
+// false with w.status set if the payload's memory is not valid.
+func (q *qp) buildRequest(w *wqe, p *packet) bool {
 	r := &q.req
+	p.DestQP, p.PSN, p.PKey = q.dest, r.psn, q.pkey
+	p.Solicited, p.AckReq, p.n, p.nsg = false, false, 0, 0
+
+	switch w.op {
+	case verbs.OpRead:
+		// The next part. It takes a PSN for each packet of its response.
+		n := q.nextPart(w)
+		off := uint32(r.psn.Diff(w.psn) * q.mtu)
+		p.Opcode, p.AckReq = wire.ReadRequest, true
+		p.VA, p.RKey, p.DMALen = w.remote+uint64(off), w.rkey, min(w.n-off, uint32(n*q.mtu))
+		r.psn = r.psn.Add(n)
+		r.rdAtomic++
+		if r.sent = uint32(r.psn.Diff(w.psn)); r.sent == w.numPSNs {
+			r.tx, r.sent = r.tx+1, 0
+		}
+		return true
+	case verbs.OpFetchAdd, verbs.OpCompareSwap:
+		p.Opcode, p.CmpDt = wire.FetchAdd, 0
+		if w.op == verbs.OpCompareSwap {
+			p.Opcode, p.CmpDt = wire.CompareSwap, w.compareOrQKey
+		}
+		p.VA, p.RKey, p.SwapDt, p.AckReq = w.remote, w.rkey, w.swapOrQPN, true
+		r.psn = r.psn.Add(1)
+		r.rdAtomic++
+		r.tx, r.sent = r.tx+1, 0
+		return true
+	}
+
 	off := int(r.sent) * q.mtu
 	n := min(int(w.n)-off, q.mtu)
 	ops := &dataOps[w.op&15]
@@ -182,6 +201,12 @@ func (q *qp) buildDataPacket(w *wqe, p *packet) bool {
 		p.Solicited = w.flags&verbs.SendSolicited != 0 && w.op != verbs.OpWrite
 	}
 	return true
+}
+
+// nextPart returns how many packets the next part of a READ has.
+func (q *qp) nextPart(w *wqe) int {
+	at := q.req.psn.Diff(w.psn)
+	return min(q.req.window.part-at%q.req.window.part, int(w.numPSNs)-at)
 }
 
 // gather makes n bytes of w's data, starting at off, the payload of p. It returns false
@@ -217,20 +242,11 @@ func (q *qp) gather(w *wqe, off, n int, p *packet) bool {
 	return false
 }
 
-// invalidateLocal executes a local invalidate.
-func (q *qp) invalidateLocal(w *wqe) {
-	if q.d.invalidate(q.pd, w.imm) {
-		w.done = true
-	} else {
-		w.status = verbs.WCMWBindErr
-		q.req.failed = true
-	}
-	q.req.tx++
-	q.retire(q.req.una)
-}
-
 // goBack moves the send position back to psn, which is not before una, so that all
-// packets from psn on are retransmitted.
+// packets from psn on are retransmitted, unless a response shows in time that they
+// arrived (handleResponse). psn may lie within a work request: tx and sent then name the
+// packet. Requests from there on are marked started, because a draining queue pair
+// retransmits them too.
 func (q *qp) goBack(psn verbs.PSN) {
 	r := &q.req
 	end := r.tx

@@ -48,13 +48,6 @@ func (s *sendQueue) end() uint32 { return uint32(s.tail.pos()) }
 
 const minSends = 4
 
-func (s *sendQueue) init(depth int) {
-	s.max = minSends
-	for s.max < uint32(depth) {
-		s.max *= 2
-	}
-}
-
 // at returns the work request with that running number.
 func (s *sendQueue) at(i uint32) *wqe { return &s.ring[i&uint32(len(s.ring)-1)] }
 
@@ -110,8 +103,13 @@ func (q *qp) fillWQE(w *wqe, r *verbs.SendWR) ucs.Status {
 		q.fillFast(w, r)
 		return ucs.OK
 	}
-	if st := q.checkWR(r); st != ucs.OK {
-		return st
+	switch {
+	case r.Op >= 32 || q.ops>>r.Op&1 == 0, int(r.NumSG) > q.caps.MaxSendSGE:
+		return ucs.InvalidParam
+	case r.Flags&verbs.SendInline != 0 && (inlineOps>>r.Op&1 == 0 || int(r.InlineLen) > q.caps.MaxInline && r.NumSG == 0):
+		return ucs.InvalidParam
+	case atomicOps>>r.Op&1 != 0 && (r.NumSG != 1 || r.SG[0].Len != 8):
+		return ucs.InvalidParam
 	}
 	w.id, w.op, w.flags, w.nsg = r.ID, r.Op, r.Flags, r.NumSG
 	w.done, w.started, w.status, w.received = false, false, verbs.WCSuccess, 0
@@ -125,11 +123,23 @@ func (q *qp) fillWQE(w *wqe, r *verbs.SendWR) ucs.Status {
 	if n > uint64(q.d.attr.MaxMessage) {
 		return ucs.InvalidParam
 	}
-	if r.Flags&verbs.SendInline != 0 {
-		if st := q.fillInline(w, r, int(n)); st != ucs.OK {
-			return st
+	switch {
+	case r.Flags&verbs.SendInline == 0:
+	case r.NumSG == 0:
+		n = uint64(r.InlineLen)
+		copy(w.inline[:], r.Inline[:n])
+	case n > uint64(q.caps.MaxInline):
+		return ucs.InvalidParam
+	default: // gather the data now
+		q.markMemoryUser()
+		at := 0
+		for i := range r.NumSG {
+			b, ok := q.d.local(q.pd, r.SG[i], 0)
+			if !ok {
+				return ucs.InvalidParam
+			}
+			at += copy(w.inline[at:], b)
 		}
-		n = uint64(w.n)
 	}
 	w.n = uint32(n)
 	if q.typ == verbs.UD {
@@ -169,29 +179,6 @@ func (q *qp) fillFast(w *wqe, r *verbs.SendWR) {
 	q.sq.nextPSN = w.psn.Add(1)
 }
 
-// fillInline copies r's data into w.
-func (q *qp) fillInline(w *wqe, r *verbs.SendWR, n int) ucs.Status {
-	if r.NumSG == 0 {
-		w.n = uint32(r.InlineLen)
-		copy(w.inline[:], r.Inline[:r.InlineLen])
-		return ucs.OK
-	}
-	if n > q.caps.MaxInline {
-		return ucs.InvalidParam
-	}
-	w.n = uint32(n)
-	q.markMemoryUser()
-	at := 0
-	for i := range r.NumSG {
-		b, ok := q.d.local(q.pd, r.SG[i], 0)
-		if !ok {
-			return ucs.InvalidParam
-		}
-		at += copy(w.inline[at:], b)
-	}
-	return ucs.OK
-}
-
 // sendOps are the opcodes that a queue pair type accepts.
 var sendOps = map[verbs.QPType]uint32{
 	verbs.RC: 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpRead |
@@ -211,20 +198,3 @@ const fastOps = 1<<verbs.OpWrite | 1<<verbs.OpSend
 const plainOps = inlineOps
 
 const atomicOps = 1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd
-
-// checkWR checks what can be checked when r is posted.
-func (q *qp) checkWR(r *verbs.SendWR) ucs.Status {
-	if r.Op >= 32 || q.ops>>r.Op&1 == 0 {
-		return ucs.InvalidParam
-	}
-	if int(r.NumSG) > q.caps.MaxSendSGE {
-		return ucs.InvalidParam
-	}
-	if r.Flags&verbs.SendInline != 0 && (inlineOps>>r.Op&1 == 0 || int(r.InlineLen) > q.caps.MaxInline && r.NumSG == 0) {
-		return ucs.InvalidParam
-	}
-	if atomicOps>>r.Op&1 != 0 && (r.NumSG != 1 || r.SG[0].Len != 8) {
-		return ucs.InvalidParam
-	}
-	return ucs.OK
-}

@@ -50,7 +50,9 @@ func newWindow(most, mtu int) window {
 	whole := v.packets()
 	v.fitBatch()
 	v.batchesPerAck = max(1, whole/2/v.batch)
-	v.part = partPackets(v.batch, whole/2)
+	// A part has room for two segment batches, the longer first packet with one companion,
+	// and the longer packet before the last. Two parts are outstanding at a time.
+	v.part = max(1, v.batch, min(firstBatchPackets+2*v.batch+1, whole/2))
 	return v
 }
 

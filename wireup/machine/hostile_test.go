@@ -10,21 +10,21 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// hostile drives one machine as a transport does, for a peer that says whatever
-// it likes and writes any marker.
+// hostile drives one machine as a transport does, for a peer that sends any message and writes any
+// marker.
 type hostile struct {
 	t       testing.TB
 	seed    uint64
 	m       Machine
 	mapped  map[PairID]bool
 	was     map[PairID]bool // read before
-	whole   map[PairID]bool // with ThreeWay: both halves are there
+	whole   map[PairID]bool // with ThreeWay: both queue pairs are connected
 	out, in PairID
 	over    bool
 }
 
-// step acts on what the machine says and checks that it never leaves this side in
-// a pair that is given back, nor moves it to one that never came.
+// step executes the actions. It checks that the machine never sends on or reads a retired pair, nor
+// one that was never attached.
 func (h *hostile) step(ev Event) {
 	brought := None
 	if h.m.conf.ThreeWay && ev.Kind == EventReceive && h.m.AcceptsPair(ev.Msg) {
@@ -142,11 +142,11 @@ func (h *hostile) event(rnd *rand.Rand) Event {
 	return Event{Kind: EventReceive, Msg: m, Busy: rnd.IntN(2) == 0}
 }
 
-// TestNobodyResumesInAPairThatIsRead: a marker may lead into a pair before its offer is
-// answered, yet not one of a peer that was asleep: it would be read twice.
-func TestNobodyResumesInAPairThatIsRead(t *testing.T) {
-	theirs, offer := localPair(1), localPair(1).Flip() // as the peer names them
-	hear := func(k MsgKind, p PairID, resume bool) Event {
+// TestResumeNamesNoPairThatIsRead: a marker may lead into a pair before its MIGRATE_ACK arrives, but
+// not one of a peer that was suspended: the pair would be read twice.
+func TestResumeNamesNoPairThatIsRead(t *testing.T) {
+	remote1, migrate := localPair(1), localPair(1).Flip() // as the peer names them
+	receive := func(k MsgKind, p PairID, resume bool) Event {
 		return Event{Kind: EventReceive, Msg: Msg{Kind: k, Worker: [16]byte{2}, From: 7, To: 5, Pair: p, Resume: resume}}
 	}
 	for _, c := range []struct {
@@ -154,19 +154,19 @@ func TestNobodyResumesInAPairThatIsRead(t *testing.T) {
 		then []Event
 		want State
 	}{
-		{"awake", []Event{hear(MsgMigrateAck, offer, false)}, StateOpen},
-		{"asleep", []Event{hear(MsgMigrateAck, offer, true), {Kind: EventMarker}}, StateFailed},
-		{"asleep, at its end", []Event{{Kind: EventMarker, Pair: End}, hear(MsgMigrateAck, offer, true)}, StateFailed},
+		{"awake", []Event{receive(MsgMigrateAck, migrate, false)}, StateOpen},
+		{"asleep", []Event{receive(MsgMigrateAck, migrate, true), {Kind: EventMarker}}, StateFailed},
+		{"asleep, at its end", []Event{{Kind: EventMarker, Pair: End}, receive(MsgMigrateAck, migrate, true)}, StateFailed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			h := &hostile{t: t, mapped: map[PairID]bool{}, was: map[PairID]bool{}}
 			h.m = New(Config{Worker: [16]byte{1}, Conn: 5})
 			for _, ev := range append([]Event{
-				hear(MsgOpen, theirs, false), {Kind: EventMigrate}, {Kind: EventMarker, Pair: offer},
+				receive(MsgOpen, remote1, false), {Kind: EventMigrate}, {Kind: EventMarker, Pair: migrate},
 			}, c.then...) {
 				h.step(ev)
 			}
-			require.True(t, h.was[localPair(1)], "the marker leads into the offer")
+			require.True(t, h.was[localPair(1)], "the marker leads into the migrate")
 			require.Equal(t, c.want, h.m.State())
 		})
 	}
@@ -187,9 +187,9 @@ func harass(t *testing.T, seed uint64, seen func(State)) {
 	}
 }
 
-// TestWhateverThePeerSays: a peer that says anything at any time has no end send
-// in or read a pair that it has given back, and no reader go in circles.
-func TestWhateverThePeerSays(t *testing.T) {
+// TestHostilePeer: whatever a peer sends, no side sends on or reads a retired pair, and no reader
+// returns to a pair.
+func TestHostilePeer(t *testing.T) {
 	states := map[State]int{}
 	for seed := range uint64(20 * seeds()) {
 		harass(t, seed, func(s State) { states[s]++ })

@@ -16,7 +16,7 @@ type link struct {
 	peer    [16]byte
 	alone   bool
 	pairs   map[PairID]*qp
-	half    *qp // that came with the message heard
+	half    *qp // that came with the received message
 	out, in PairID
 	wants   int // messages still to be sent
 	sent    int
@@ -28,8 +28,8 @@ type link struct {
 
 func (l *link) over() bool { return l.host.dead || l.failed != 0 || l.ended }
 
-// hear takes a message with the half that it brings.
-func (l *link) hear(d datagram) {
+// hear receives a message with the QP endpoint info that it carries.
+func (l *link) receive(d datagram) {
 	f := l.host.f
 	l.half = d.half
 	ev := Event{Kind: EventReceive, Msg: d.msg, Busy: f.rnd.IntN(4) == 0 && !f.quiet}
@@ -51,7 +51,7 @@ func (l *link) hear(d datagram) {
 	}
 }
 
-// hold adds a half of this side's.
+// hold adds a local queue pair.
 func (l *link) hold(q *qp) {
 	f := l.host.f
 	require.Nil(f.t, l.pairs[q.id], "%v is there\n%s", q.id, f.tail())
@@ -129,8 +129,7 @@ func (l *link) do(a Action) {
 	}
 }
 
-// retire keeps a half for as long as its last words, or the peer's, may be
-// repeated.
+// retire retains a queue pair for as long as either side may retransmit its last packets.
 func (l *link) retire(q *qp) {
 	f := l.host.f
 	require.NotNil(f.t, q, "retires what is not there\n%s", f.tail())
@@ -215,7 +214,7 @@ func (l *link) flush() {
 	}
 }
 
-// urge wakes where something is to be sent.
+// urge resumes a suspended connection if there is data.
 func (l *link) urge() {
 	if l.wants > 0 && l.out == None {
 		l.step(Event{Kind: EventResume})
@@ -226,7 +225,7 @@ func (l *link) urge() {
 // end has the program close the connection.
 func (l *link) end() {
 	l.wants = 0
-	if l.m.State() == StateIdle && !l.over() { // the peer has not heard of it
+	if l.m.State() == StateIdle && !l.over() { // the peer does not know it
 		l.ended = true
 		l.leave()
 		return

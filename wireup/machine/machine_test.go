@@ -11,7 +11,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// seeds is how many runs each property gets: all of them take a minute.
+// seeds is how many runs each property gets: all of them ack a minute.
 func seeds() int {
 	switch {
 	case os.Getenv("GOUCX_TEST_LONG") != "":
@@ -58,8 +58,8 @@ func eachSeed(t *testing.T, test func(t *testing.T, seed uint64, lossy bool)) {
 	}
 }
 
-// TestEverythingComesOnceAndInOrder: whoever connects, grows, sleeps and wakes
-// when, both ends agree in the end and nothing stays behind.
+// TestEverythingComesOnceAndInOrder: whichever side connects, migrates, suspends and resumes, and
+// whenever, both sides agree in the end and no message is lost.
 func TestEverythingComesOnceAndInOrder(t *testing.T) {
 	eachSeed(t, func(t *testing.T, seed uint64, lossy bool) {
 		w := simulate(t, seed, lossy, nil)
@@ -106,7 +106,7 @@ func TestTheSmallerInitiationStands(t *testing.T) {
 	require.Positive(t, crossed)
 }
 
-// TestCloseAtEveryMoment: what was sent before comes, and both ends learn it.
+// TestCloseAtEveryMoment: what was sent before arrives, and both sides close.
 func TestCloseAtEveryMoment(t *testing.T) {
 	eachSeed(t, func(t *testing.T, seed uint64, lossy bool) {
 		w := simulate(t, seed, lossy, func(w *world) {
@@ -114,7 +114,7 @@ func TestCloseAtEveryMoment(t *testing.T) {
 				at := time.Duration(w.rnd.IntN(1500)) * time.Microsecond
 				w.after(at, func() { s.wants = 0; s.step(Event{Kind: EventClose}) })
 			}
-			w.after(time.Second, func() { // who was spoken to after that
+			w.after(time.Second, func() { // a side that was connected to after that
 				for _, s := range w.sides {
 					s.wants = 0
 					s.step(Event{Kind: EventClose})
@@ -155,28 +155,28 @@ func TestDeathAtEveryMoment(t *testing.T) {
 	})
 }
 
-// TestSilentPeerIsLost: without an answer a machine fails when Limit is over, however
+// TestSilentPeerIsLost: without a reply a machine fails when Limit is over, however
 // late its ticks are, and after few more retransmissions where all are later. Time in
 // which the process was stopped does not count.
 func TestSilentPeerIsLost(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
-		name   string
-		late   time.Duration // every tick
-		stop   time.Duration // one tick
-		hellos int           // after the first
-		from   time.Duration // the time of the failure
-		to     time.Duration
+		name  string
+		late  time.Duration // every tick
+		stop  time.Duration // one tick
+		opens int           // after the first
+		from  time.Duration // the time of the failure
+		to    time.Duration
 	}{
-		{name: "on time", hellos: 99, from: 100 * ms, to: 100 * ms},
-		{name: "late", late: 9 * ms, hellos: 9, from: 100 * ms, to: 110 * ms},
-		{name: "few ticks", late: 99 * ms, hellos: 3, from: 400 * ms, to: 400 * ms},
-		{name: "stopped", stop: time.Hour, hellos: 99, from: time.Hour + 100*ms, to: time.Hour + 100*ms},
+		{name: "on time", opens: 99, from: 100 * ms, to: 100 * ms},
+		{name: "late", late: 9 * ms, opens: 9, from: 100 * ms, to: 110 * ms},
+		{name: "few ticks", late: 99 * ms, opens: 3, from: 400 * ms, to: 400 * ms},
+		{name: "stopped", stop: time.Hour, opens: 99, from: time.Hour + 100*ms, to: time.Hour + 100*ms},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := New(Config{Conn: 1, Timeout: ms, Limit: 100 * ms})
 			m.Step(0, Event{Kind: EventConnect}, nil)
-			hellos, now := 0, ucs.Time(0)
+			opens, now := 0, ucs.Time(0)
 			for ticks := 1; m.State() == StateOpening; ticks++ {
 				now = m.Deadline().Add(c.late)
 				if ticks == 50 {
@@ -184,13 +184,13 @@ func TestSilentPeerIsLost(t *testing.T) {
 				}
 				for _, a := range m.Step(now, Event{Kind: EventTick}, nil) {
 					if a.Kind == ActionSend {
-						hellos++
+						opens++
 					}
 				}
 				require.Less(t, ticks, 1000)
 			}
 			require.Equal(t, StateFailed, m.State())
-			require.Equal(t, c.hellos, hellos)
+			require.Equal(t, c.opens, opens)
 			require.GreaterOrEqual(t, time.Duration(now), c.from)
 			require.LessOrEqual(t, time.Duration(now), c.to)
 			require.Zero(t, m.Deadline())

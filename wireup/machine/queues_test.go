@@ -27,8 +27,7 @@ type fabric struct {
 	posts    int
 }
 
-// qp is one side's half of a pair. It can send and receive once it knows the far
-// one; what it sent is repeated until it is acknowledged.
+// qp is one side's queue pair of a pair. It can send and receive once it is connected to the far one; what it sent is repeated until it is acknowledged.
 type qp struct {
 	link  *link
 	id    PairID
@@ -42,8 +41,8 @@ type qp struct {
 type datagram struct {
 	msg   Msg
 	half  *qp
-	to    [16]byte // hello: for that worker alone
-	alone bool     // hello: crosses with none
+	to    [16]byte // OPEN: for that worker alone
+	alone bool     // OPEN: crosses with none
 }
 
 // host is a worker, or after its death the next one in its place.
@@ -90,7 +89,7 @@ func (h *host) open() *link {
 	return l
 }
 
-// connect has an unused link say hello.
+// connect sends the OPEN of an unused link.
 func (h *host) connect(l *link) {
 	for _, o := range h.links {
 		l.alone = l.alone || o != l && o.peer == l.peer && o.m.State() != StateIdle && !o.m.Confirmed()
@@ -122,7 +121,7 @@ func (h *host) use() *link {
 	return h.open()
 }
 
-// takes finds the connection that a hello belongs to, or begins it.
+// takes finds the connection that an OPEN belongs to, or begins it.
 func (h *host) takes(d datagram) *link {
 	for _, l := range h.links {
 		if l.peer == d.msg.Worker && l.m.Remote() == d.msg.From {
@@ -142,8 +141,8 @@ func (h *host) takes(d datagram) *link {
 	return h.newLink(d.msg.Worker)
 }
 
-// hear is a datagram come.
-func (h *host) hear(d datagram) {
+// hear receives a datagram.
+func (h *host) receive(d datagram) {
 	if h.dead || d.msg.Kind == MsgOpen && d.to != h.id {
 		return
 	}
@@ -158,7 +157,7 @@ func (h *host) hear(d datagram) {
 		}
 	}
 	if l != nil {
-		l.hear(d)
+		l.receive(d)
 		return
 	}
 	if a, ok := ResetFor(h.id, d.msg); ok {
@@ -166,17 +165,17 @@ func (h *host) hear(d datagram) {
 	}
 }
 
-// post sends a datagram to whoever is in the other place: it is lost with 1/4,
+// post sends a datagram to the worker in the other place: it is lost with 1/4,
 // else comes once or more often.
 func (h *host) post(d datagram) {
 	f := h.f
 	f.posts++
 	if f.lossless {
-		f.after(time.Microsecond, func() { f.hosts[1-h.me].hear(d) })
+		f.after(time.Microsecond, func() { f.hosts[1-h.me].receive(d) })
 		return
 	}
 	for late := time.Duration(1); f.rnd.IntN(4) != 0; late = 1 + time.Duration(f.rnd.IntN(8))/7*30 {
-		f.after(late*f.delay(), func() { f.hosts[1-h.me].hear(d) })
+		f.after(late*f.delay(), func() { f.hosts[1-h.me].receive(d) })
 		if f.rnd.IntN(3) != 0 {
 			return
 		}
@@ -201,10 +200,10 @@ func (q *qp) put(it item) {
 	}
 }
 
-// gone reports whether the half is lost with its worker or its connection.
+// gone reports whether the queue pair is lost with its worker or its connection.
 func (q *qp) gone() bool { return q.link.host.dead || q.link.failed != 0 }
 
-// arrive is a packet of q's at the far half.
+// arrive receives a packet of q at the far queue pair.
 func (q *qp) arrive(then func()) {
 	f := q.link.host.f
 	switch {
@@ -234,7 +233,7 @@ func (q *qp) take(it item) {
 	l.pump()
 }
 
-// end gives a queue pair back.
+// end destroys a queue pair.
 func (q *qp) end() {
 	if !q.ended {
 		q.ended = true

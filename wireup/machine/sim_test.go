@@ -142,7 +142,7 @@ func (s *side) post(m Msg) {
 	w := s.w
 	if !w.lossy {
 		if m.Kind == MsgAccept {
-			s.socket = 1 - s.me // the one that the hello came by
+			s.socket = 1 - s.me // the one that OPEN came by
 		}
 		by := s.socket
 		if m.Kind == MsgOpenCrossed {
@@ -239,7 +239,7 @@ func (s *side) program(steps int) {
 	w.after(w.delay(), func() { s.program(steps - 1) })
 }
 
-// urge connects or wakes where something is to be sent.
+// urge connects or resumes if there is data.
 func (s *side) urge() {
 	switch {
 	case s.wants == 0:

@@ -177,8 +177,9 @@ func (s *step) fail(r Reason) {
 	s.emit(Action{Kind: ActionFail, Reason: r})
 }
 
-// finish retires the pairs that are no longer in use, closes the connection when it is over, and
-// sets the timer.
+// finish derives what follows from the event. It retires the pairs that are no longer in use,
+// closes the connection when it is over, and sets the timer. Actions of Retire follow all others, so
+// the transport never releases a pair that a later action names.
 func (s *step) finish(now ucs.Time) {
 	m := s.Machine
 	if m.closeReceived && m.lastRx == None && m.rx == None && m.rxResume == None {
@@ -207,6 +208,16 @@ func (m *Machine) used() [6]PairID {
 	}
 	return ps
 }
+
+// Retransmission, with Config.Timeout: one timer serves all local messages without a reply. It runs
+// while awaitsReply returns true. A tick retransmits each of them, and the reply that the peer has
+// not confirmed. Each retransmission is the same message, so a receiver that has processed it
+// repeats its reply and changes nothing.
+//
+// The peer counts as lost when it has sent nothing that names the local connection for Limit, and
+// after at least minTries retransmissions: receive resets tries. Two silences are no loss. READY has
+// no reply when the peer has sent data in the pair. CLOSE has none when the peer has closed first
+// and has forgotten the connection.
 
 // awaitsReply reports whether a local message is waiting for its reply.
 func (m *Machine) awaitsReply() bool {
@@ -261,6 +272,7 @@ func (s *step) tick(now ucs.Time) {
 		s.fail(ReasonPeerLost)
 		return
 	}
+	// One message per tick, the first that is outstanding; CLOSE may go with it.
 	switch {
 	case m.state == StateOpening:
 		s.send(MsgOpen, m.proposed)

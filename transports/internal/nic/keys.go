@@ -70,23 +70,19 @@ func (d *Domain) UnpackKey(key []byte) (uct.RKey, error) {
 	if n := len(t.free); n > 0 {
 		k, t.free = t.free[n-1], t.free[:n-1]
 	} else {
-		if t.next%keyChunk == 0 {
-			t.growLocked()
+		if t.next%keyChunk == 0 { // the last chunk is full
+			var list []*[keyChunk]Key
+			if old := t.chunks.Load(); old != nil {
+				list = append(list, *old...)
+			}
+			list = append(list, new([keyChunk]Key))
+			t.chunks.Store(&list)
 		}
 		t.next++
 		k = t.next
 	}
 	*d.Key(k) = Key{base: p.base, size: p.size, flags: p.flags, RKey: p.rkey}
 	return k, nil
-}
-
-func (t *keyTable) growLocked() {
-	var list []*[keyChunk]Key
-	if old := t.chunks.Load(); old != nil {
-		list = append(list, *old...)
-	}
-	list = append(list, new([keyChunk]Key))
-	t.chunks.Store(&list)
 }
 
 // KeyAttr implements uct.Domain.

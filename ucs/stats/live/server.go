@@ -2,7 +2,6 @@ package live
 
 import (
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -64,7 +63,9 @@ func (s *Server) open(dir string) error {
 	}
 	s.fallbackReason = instead
 	sweep(dir)
-	name := fmt.Sprintf("%d-%s%s", os.Getpid(), randomName(), suffix)
+	var random [6]byte
+	_, _ = rand.Read(random[:]) // never fails; see crypto/rand
+	name := fmt.Sprintf("%d-%x%s", os.Getpid(), random, suffix)
 	// The name is hidden until the socket listens. So a visible socket that refuses a
 	// connection is stale.
 	hidden := filepath.Join(dir, "."+name)
@@ -85,12 +86,6 @@ func (s *Server) open(dir string) error {
 		return errors.Join(err, l.Close(), os.Remove(hidden))
 	}
 	return nil
-}
-
-func randomName() string {
-	var b [6]byte
-	_, _ = rand.Read(b[:]) // never fails; see crypto/rand
-	return hex.EncodeToString(b[:])
 }
 
 // expire makes reads and writes on c time out after d, unless stop is called before.

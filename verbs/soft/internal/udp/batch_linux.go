@@ -52,18 +52,24 @@ type batchPool [8]atomic.Pointer[Batch]
 //
 //hot:bench BenchmarkUDPPingPong
 func (u *Socket) Begin(to *Peer) *Batch {
+	var t *Batch
 	for i := range u.batches {
-		t := u.batches[i].Load()
-		if t == nil {
+		b := u.batches[i].Load()
+		if b == nil {
 			break
 		}
-		if !t.busy.Load() && t.busy.CompareAndSwap(false, true) {
-			t.reset(to)
-			return t
+		if !b.busy.Load() && b.busy.CompareAndSwap(false, true) {
+			t = b
+			break
 		}
 	}
-	t := u.newBatch()
-	t.reset(to)
+	if t == nil {
+		t = u.newBatch()
+	}
+	t.Peer = to
+	t.GSO = u.GSO.Load() && !to.Foreign
+	t.Closed = false
+	t.Count, t.segLen, t.Total, t.Pos, t.start, t.niov = 0, 0, 0, 0, 0, 0
 	return t
 }
 
@@ -80,13 +86,6 @@ func (u *Socket) newBatch() *Batch {
 		}
 	}
 	return t
-}
-
-func (t *Batch) reset(to *Peer) {
-	t.Peer = to
-	t.GSO = t.u.GSO.Load() && !to.Foreign
-	t.Closed = false
-	t.Count, t.segLen, t.Total, t.Pos, t.start, t.niov = 0, 0, 0, 0, 0, 0
 }
 
 // Reserve reserves a packet of n bytes, from BTH to ICRC. It returns the bytes to build it

@@ -33,25 +33,21 @@ func (u *Socket) NewPoller() (*Poller, error) {
 // Close ends the poller.
 func (p *Poller) Close() error { return p.file.Close() }
 
-// AddSocket adds the socket to the set.
-func (p *Poller) AddSocket() error {
-	return unix.EpollCtl(p.set, unix.EPOLL_CTL_ADD, p.socket, &unix.EpollEvent{Events: unix.EPOLLIN})
-}
-
-// RemoveSocket removes it.
-func (p *Poller) RemoveSocket() { _ = unix.EpollCtl(p.set, unix.EPOLL_CTL_DEL, p.socket, nil) }
-
-// SetDeadline sets the time after which Wait returns; negative: none. It replaces the
-// effect of Wake.
-func (p *Poller) SetDeadline(limit time.Duration) {
+// Arm adds the socket to the set and sets the time after which Wait returns; negative:
+// none. Disarm must follow. Arm undoes the effect of an earlier Wake.
+func (p *Poller) Arm(limit time.Duration) error {
 	at := time.Time{}
 	if limit >= 0 {
 		at = time.Now().Add(limit) //nolint:forbidigo // the runtime's poller counts by it
 	}
 	_ = p.file.SetReadDeadline(at) // never fails: the descriptor is open and in the runtime's poller
+	return unix.EpollCtl(p.set, unix.EPOLL_CTL_ADD, p.socket, &unix.EpollEvent{Events: unix.EPOLLIN})
 }
 
-// Wake ends the present Wait, or the next one before SetDeadline.
+// Disarm removes the socket from the set.
+func (p *Poller) Disarm() { _ = unix.EpollCtl(p.set, unix.EPOLL_CTL_DEL, p.socket, nil) }
+
+// Wake ends the present Wait, or the next one before Arm.
 func (p *Poller) Wake() { _ = p.file.SetReadDeadline(time.Unix(1, 0)) }
 
 // Wait waits until the socket is readable, the deadline expires, or Wake is called.

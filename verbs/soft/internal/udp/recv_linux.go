@@ -51,12 +51,6 @@ type sourcePrefix struct {
 	pre  wire.Prefix
 }
 
-func (r *receiver) init(u *Socket) {
-	r.datagrams = make([]*Datagram, 0, maxBuffers)
-	r.recvmmsgAfter = recvmmsgAfter
-	r.prepare(u, 0)
-}
-
 // Recv receives one datagram from the socket, or several if it holds many (recvmmsg).
 // It returns none if the socket is empty or what it received is not valid. It never
 // blocks. The datagrams belong to the caller until the next Recv.
@@ -162,7 +156,10 @@ func (r *receiver) replace(u *Socket, i int) *Datagram {
 		if len(r.datagrams) == maxBuffers {
 			return nil
 		}
-		d = newDatagram(u)
+		d = &Datagram{u: u}
+		d.rx.slot = -1
+		d.rx.iov.Base = &d.rx.buf[0]
+		d.rx.iov.SetLen(len(d.rx.buf))
 		r.datagrams = append(r.datagrams, d)
 	}
 	if at := d.rx.slot; at >= 0 {
@@ -175,14 +172,6 @@ func (r *receiver) replace(u *Socket, i int) *Datagram {
 	h := &r.msgs[i].hdr
 	h.Name, h.Iov, h.Control = &d.rx.name[0], &d.rx.iov, &d.rx.ctl[0]
 	h.SetIovlen(1)
-	return d
-}
-
-func newDatagram(u *Socket) *Datagram {
-	d := &Datagram{u: u}
-	d.rx.slot = -1
-	d.rx.iov.Base = &d.rx.buf[0]
-	d.rx.iov.SetLen(len(d.rx.buf))
 	return d
 }
 
@@ -213,7 +202,11 @@ func (d *Datagram) parseHeader(m *mmsghdr) bool {
 		c[RxShort].Add(1)
 		return false
 	}
-	d.Prefix = d.u.rx.prefix(d.u, &from)
+	x := &d.u.rx.sources[(from.lo^from.hi^uint64(from.port)<<32)*0x9e3779b97f4a7c15>>58]
+	if x.from != from {
+		x.from, x.pre = from, wire.NewPrefix(from.AddrPort(), d.u.Addr)
+	}
+	d.Prefix = x.pre
 	if d.u.Tap != nil {
 		d.tapPackets()
 	}
@@ -236,24 +229,10 @@ func (d *Datagram) parseControl(b []byte) {
 		case level == unix.IPPROTO_IP && name == unix.IP_TTL, level == unix.IPPROTO_IPV6 && name == unix.IPV6_HOPLIMIT:
 			d.TTL = lowByte(data)
 		case level == unix.SOL_SOCKET && name == unix.SO_RXQ_OVFL && len(data) >= 4:
-			d.u.rx.overflowed(d.u, binary.NativeEndian.Uint32(data))
+			// The kernel's count for this socket; it wraps.
+			n := binary.NativeEndian.Uint32(data)
+			d.u.Counts[RxOverflow].Add(uint64(n - d.u.rx.overflow))
+			d.u.rx.overflow = n
 		}
 	}
-}
-
-// overflowed updates the drop counter from the kernel's count for this socket, which
-// wraps.
-func (r *receiver) overflowed(u *Socket, n uint32) {
-	u.Counts[RxOverflow].Add(uint64(n - r.overflow))
-	r.overflow = n
-}
-
-// prefix returns the ICRC prefix of a sender.
-func (r *receiver) prefix(u *Socket, from *Source) wire.Prefix {
-	h := (from.lo ^ from.hi ^ uint64(from.port)<<32) * 0x9e3779b97f4a7c15 >> 58
-	s := &r.sources[h]
-	if s.from != *from {
-		s.from, s.pre = *from, wire.NewPrefix(from.AddrPort(), u.Addr)
-	}
-	return s.pre
 }

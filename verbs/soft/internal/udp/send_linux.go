@@ -60,21 +60,16 @@ func (t *Batch) sendOnce() unix.Errno {
 	return rawSendmsg(t.u.FD, &t.msg)
 }
 
-// fillHeader fills a message header for the pieces iov.
+// fillHeader fills a message header for the pieces iov, and its control data in ctl.
 func (t *Batch) fillHeader(m *unix.Msghdr, iov []unix.Iovec) {
 	m.Name, m.Namelen = &t.Peer.sockaddr[0], uint32(t.Peer.SockaddrLen)
 	m.Iov = &iov[0]
 	m.SetIovlen(len(iov))
 	m.Control = nil
 	m.SetControllen(0)
-	if t.Count > 1 && t.GSO || t.Peer.tclass|t.Peer.ttl != 0 {
-		m.Control = &t.ctl[0]
-		m.SetControllen(t.buildControl())
+	if (t.Count == 1 || !t.GSO) && t.Peer.tclass|t.Peer.ttl == 0 {
+		return
 	}
-}
-
-// buildControl writes the control data of a message and returns its length.
-func (t *Batch) buildControl() int {
 	b := t.ctl[:0]
 	if t.Count > 1 && t.GSO {
 		b = putCmsg(b, unix.SOL_UDP, unix.UDP_SEGMENT, 2)
@@ -94,7 +89,8 @@ func (t *Batch) buildControl() int {
 			binary.NativeEndian.PutUint32(b[at+unix.CmsgLen(0):], uint32(c.value))
 		}
 	}
-	return len(b)
+	m.Control = &t.ctl[0]
+	m.SetControllen(len(b))
 }
 
 // retrySend repeats the send while the error concerns something earlier: a signal, or

@@ -55,39 +55,34 @@ func Open(addr netip.Addr, port uint16, rcvbuf int) (*Socket, error) {
 	if !addr.IsValid() || addr.IsUnspecified() || addr.IsMulticast() {
 		return nil, fmt.Errorf("open udp port on %v, which is not the address of an interface: %w", addr, ucs.ErrInvalid)
 	}
-	zone, err := zoneOf(addr)
-	if err != nil {
-		return nil, err
+	u := new(Socket)
+	if z := addr.Zone(); z != "" {
+		if n, err := strconv.ParseUint(z, 10, 32); err == nil {
+			u.zone = uint32(n)
+		} else if i, err := net.InterfaceByName(z); err == nil {
+			u.zone = uint32(i.Index)
+		} else {
+			return nil, fmt.Errorf("zone of %v: %w", addr, err)
+		}
 	}
 	family := unix.AF_INET
 	if addr.Is6() {
 		family = unix.AF_INET6
 	}
-	fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
-	if err != nil {
+	var err error
+	if u.FD, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP); err != nil {
 		return nil, fmt.Errorf("udp socket: %w", err)
 	}
-	u := &Socket{FD: fd, zone: zone}
-	if err := errors.Join(u.setOptions(family, rcvbuf), u.bind(addr, port)); err != nil {
-		return nil, errors.Join(fmt.Errorf("open udp port on %v: %w", addr, err), unix.Close(fd))
+	if err = u.setOptions(family, rcvbuf); err == nil {
+		err = u.bind(addr, port)
 	}
-	u.rx.init(u)
-	return u, nil
-}
-
-func zoneOf(a netip.Addr) (uint32, error) {
-	z := a.Zone()
-	if z == "" {
-		return 0, nil
-	}
-	if n, err := strconv.ParseUint(z, 10, 32); err == nil {
-		return uint32(n), nil
-	}
-	i, err := net.InterfaceByName(z)
 	if err != nil {
-		return 0, fmt.Errorf("zone of %v: %w", a, err)
+		return nil, errors.Join(fmt.Errorf("open udp port on %v: %w", addr, err), unix.Close(u.FD))
 	}
-	return uint32(i.Index), nil
+	u.rx.datagrams = make([]*Datagram, 0, maxBuffers)
+	u.rx.recvmmsgAfter = recvmmsgAfter
+	u.rx.prepare(u, 0)
+	return u, nil
 }
 
 // setOptions configures the socket. Path MTU discovery "probe" on an unconnected socket
@@ -160,7 +155,11 @@ func (u *Socket) bind(addr netip.Addr, port uint16) error {
 			}
 			p = firstPort + binary.NativeEndian.Uint16(r[:])%numPorts
 		}
-		err := unix.Bind(u.FD, u.sockaddr(addr, p))
+		var sa unix.Sockaddr = &unix.SockaddrInet6{Port: int(p), ZoneId: u.zone, Addr: addr.As16()}
+		if addr.Is4() {
+			sa = &unix.SockaddrInet4{Port: int(p), Addr: addr.As4()}
+		}
+		err := unix.Bind(u.FD, sa)
 		if err == nil {
 			u.Addr = netip.AddrPortFrom(addr.WithZone(""), p)
 			return nil
@@ -169,13 +168,6 @@ func (u *Socket) bind(addr netip.Addr, port uint16) error {
 			return fmt.Errorf("bind port %d: %w", p, err)
 		}
 	}
-}
-
-func (u *Socket) sockaddr(a netip.Addr, port uint16) unix.Sockaddr {
-	if a.Is4() {
-		return &unix.SockaddrInet4{Port: int(port), Addr: a.As4()}
-	}
-	return &unix.SockaddrInet6{Port: int(port), ZoneId: u.zone, Addr: a.As16()}
 }
 
 // Close closes the socket.

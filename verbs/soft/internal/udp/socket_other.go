@@ -89,14 +89,11 @@ func (t *Batch) Send() ucs.Status { return ucs.Unsupported }
 // SendMost is a stub.
 func (t *Batch) SendMost() (int, ucs.Status) { return 0, ucs.Unsupported }
 
-// AddSocket is a stub.
-func (p *Poller) AddSocket() error { return ucs.ErrUnsupported }
+// Arm is a stub.
+func (p *Poller) Arm(time.Duration) error { return ucs.ErrUnsupported }
 
-// RemoveSocket is a stub.
-func (p *Poller) RemoveSocket() {}
-
-// SetDeadline is a stub.
-func (p *Poller) SetDeadline(time.Duration) {}
+// Disarm is a stub.
+func (p *Poller) Disarm() {}
 
 // Wake is a stub.
 func (p *Poller) Wake() {}

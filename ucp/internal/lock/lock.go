@@ -1,4 +1,5 @@
-package ucp
+// Package lock has the lock of a worker that any goroutine may use.
+package lock
 
 import (
 	"sync/atomic"
@@ -7,32 +8,32 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// spinLock guards a worker of ThreadMulti. A goroutine holds it for one post or one pass of
-// progress, and never during a sleep or a callback. So a goroutine that finds it taken
-// tries again instead of queueing.
+// Spin is a mutual exclusion lock for short critical sections. A goroutine holds it for one
+// post or one pass of progress, and never during a sleep or a callback. So a goroutine that
+// finds it taken tries again instead of queueing. The zero Spin is free.
 //
 // Unlock is a plain store on processors that keep stores in order. With
 // sync.Mutex, unlocking costs as much as locking, and the two take a third of the
 // time of a short message.
 //
-// The lock has no queue and is not fair. Passes of progress run in a loop, so they let the
-// goroutines counted in Worker.lockWaiters go first.
+// The lock has no queue and is not fair. A goroutine that takes it in a loop has to let the
+// others go first.
 //
 // The scheduler may preempt a goroutine that holds the lock. The waiting goroutines then
 // yield their processors so that it runs again.
-type spinLock struct {
+type Spin struct {
 	held uint32 // 1: taken. Lock sets it by compare-and-swap; Unlock clears it by a release store
 }
 
 // TryLock takes the lock if it is free, and reports whether it did.
 //
 //gcassert:inline
-func (l *spinLock) TryLock() bool {
+func (l *Spin) TryLock() bool {
 	return atomic.CompareAndSwapUint32(&l.held, 0, 1)
 }
 
 // Lock takes the lock.
-func (l *spinLock) Lock() {
+func (l *Spin) Lock() {
 	if !l.TryLock() {
 		l.lockSlow()
 	}
@@ -53,7 +54,7 @@ const (
 )
 
 //go:noinline
-func (l *spinLock) lockSlow() {
+func (l *Spin) lockSlow() {
 	for k := 0; ; k++ {
 		switch {
 		case atomic.LoadUint32(&l.held) == 0 && l.TryLock():

@@ -18,7 +18,7 @@ func (f *fabric) play(closes bool, extra func(*fabric)) {
 	n := f.rnd.IntN(30)
 	for _, h := range f.hosts {
 		if f.rnd.IntN(2) == 0 {
-			h.newLink(h.peer) // a hello may come before its first use
+			h.newLink(h.peer) // an OPEN may arrive before its first use
 		}
 		f.after(f.delay(), func() {
 			l := h.use()
@@ -81,8 +81,8 @@ func eachFabric(t *testing.T, test func(t *testing.T, seed uint64)) {
 	}
 }
 
-// TestQueuesCarryEverything: whoever connects, grows, sleeps and wakes when, nothing
-// is sent that nobody can receive, all comes once and in order, and in the end
+// TestQueuesCarryEverything: whichever side connects, migrates, suspends and resumes, and whenever,
+// nothing is sent to a queue pair that cannot receive. All arrives once and in order, and in the end
 // both sides of every connection agree.
 func TestQueuesCarryEverything(t *testing.T) {
 	eachFabric(t, func(t *testing.T, seed uint64) {
@@ -110,7 +110,7 @@ func TestQueuesCarryEverything(t *testing.T) {
 	})
 }
 
-// sleep puts all connections to sleep.
+// sleep suspends all connections.
 func (f *fabric) sleep() {
 	f.quiet = true
 	for n := range 40 {
@@ -128,7 +128,7 @@ func TestQueuesClose(t *testing.T) {
 	eachFabric(t, func(t *testing.T, seed uint64) {
 		f := converse(t, seed, true, func(f *fabric) {
 			for _, at := range []time.Duration{200 * time.Millisecond, time.Second, 2 * time.Second} {
-				f.after(at, func() { // and who was spoken to after that
+				f.after(at, func() { // and those that were connected to after that
 					for _, l := range f.all {
 						l.end()
 					}
@@ -143,7 +143,7 @@ func TestQueuesClose(t *testing.T) {
 		}
 		require.Zero(t, f.qps, "seed %d", seed)
 	})
-	require.Positive(t, stale, "late hellos make connections for nothing, where something waits")
+	require.Positive(t, stale, "late opens make connections for nothing, where something waits")
 }
 
 // TestQueuesRestart: a worker dies at any moment, and mostly another one takes its

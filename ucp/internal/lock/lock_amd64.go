@@ -1,9 +1,9 @@
 //go:build !race
 
-package ucp
+package lock
 
 // Unlock releases the lock. On amd64 a plain store is a release store (TSO), and the
 // compiler keeps the order of stores. It pairs with the compare-and-swap in TryLock.
 //
 //gcassert:inline
-func (l *spinLock) Unlock() { l.held = 0 }
+func (l *Spin) Unlock() { l.held = 0 }

@@ -1,6 +1,10 @@
 package ucp
 
 import (
+	"context"
+	"fmt"
+	"slices"
+
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 )
@@ -39,6 +43,19 @@ type dueCallback struct {
 	f NotifyFunc
 	c Completion
 }
+
+// callbacks are the pending callbacks of a worker.
+type callbacks struct {
+	due []dueCallback // callbacks of requests
+	// failures holds the calls of OnFailure. They also run after each callback of the
+	// program.
+	failures  []failureCall
+	onFailure Endpoint // endpoint whose OnFailure is running
+	running   bool
+}
+
+// pending reports whether callbacks are due.
+func (c *callbacks) pending() bool { return len(c.due)+len(c.failures) > 0 }
 
 // Notify registers f to be called once, from progress, when the operation completes. It
 // returns false if the operation has completed already: f is not called, and a result can
@@ -86,36 +103,36 @@ func (w *thread) notify(i uint32) {
 			consumed = true
 			x.m, x.err = c.Message, c.Err
 		}
-		w.resolveWaiter(x, causeDone)
+		w.owner.resolveWaiter(x, causeDone)
 		x = next
 	}
 	if f != nil {
 		if s.Op != request.TagRecv {
 			c.Message = Message{}
 		}
-		w.dueCallbacks = append(w.dueCallbacks, dueCallback{f, c})
-		w.moreWork = true
+		w.callbacks.due = append(w.callbacks.due, dueCallback{f, c})
+		w.polling.moreWork = true
 	}
-	w.settleSlot(i, consumed, errorRead)
+	w.slab.settleSlot(i, consumed, errorRead)
 }
 
 // settleSlot releases slot i, whose operation has completed, or keeps it if its result may
 // still be read. errorRead reports that a waiter has received the error.
-func (w *thread) settleSlot(i uint32, consumed, errorRead bool) {
-	s := &w.slab.Slots[i]
+func (b *slab) settleSlot(i uint32, consumed, errorRead bool) {
+	s := &b.Slots[i]
 	s.Flags &^= request.FlagNotify
 	switch {
 	case !consumed && s.Flags&request.FlagHasResult != 0:
 		s.State = request.StateDone
 	case consumed || s.Status == ucs.OK || s.Flags&request.FlagReported != 0:
-		w.slab.release(i)
+		b.release(i)
 	case errorRead:
 		s.State = request.StateRead
-		w.slab.keepUnclaimed(i)
+		b.AddUnclaimed(i)
 	default:
 		s.State = request.StateDone
 		if s.EP == 0 {
-			w.slab.keepUnclaimed(i)
+			b.AddUnclaimed(i)
 		}
 	}
 }
@@ -124,22 +141,86 @@ func (w *thread) settleSlot(i uint32, consumed, errorRead bool) {
 // holds the lock. Callbacks that become due in the meantime run too. A nested Progress
 // leaves them to the outer one.
 func (w *thread) runCallbacks() {
-	if w.inCallbacks {
+	if w.callbacks.running {
 		return
 	}
-	w.inCallbacks = true
+	w.callbacks.running = true
 	w.runFailureCalls()
-	for k := 0; k < len(w.dueCallbacks); k++ {
-		c := w.dueCallbacks[k]
-		w.dueCallbacks[k] = dueCallback{}
+	for k := 0; k < len(w.callbacks.due); k++ {
+		c := w.callbacks.due[k]
+		w.callbacks.due[k] = dueCallback{}
 		w.unlockForCallback()
 		c.f(c.c)
 		w.relockAfterCallback()
-		if len(w.am.failureCalls) > 0 {
+		if len(w.callbacks.failures) > 0 {
 			w.runFailureCalls()
 		}
 	}
-	w.dueCallbacks = w.dueCallbacks[:0]
-	w.inCallbacks = false
-	w.updateMoreWork()
+	w.callbacks.due = w.callbacks.due[:0]
+	w.callbacks.running = false
+	w.polling.moreWork = len(w.polling.active) > 1
+}
+
+// OnFailure is called once for each endpoint that failed, also if the endpoint is
+// closed before the call. failEndpoint appends the call to callbacks.failures; making it
+// does not need the endpoint any more. These make the calls:
+//
+//   - progress, before the callbacks of requests (runCallbacks);
+//   - the end of each callback (callAM, handleUserFast, runCallbacks), for endpoints that it closed;
+//   - Close and Abort outside of callbacks, and Close of the worker.
+
+// failureCall is a pending call of OnFailure.
+type failureCall struct {
+	e   Endpoint
+	f   func(Endpoint, error)
+	err error
+}
+
+// runFailureCalls makes the pending calls of OnFailure outside of the lock, which the caller
+// holds. It may be called again by progress inside such a callback.
+func (w *thread) runFailureCalls() {
+	for len(w.callbacks.failures) > 0 {
+		c := w.callbacks.failures[0]
+		w.callbacks.failures[0] = failureCall{}
+		w.callbacks.failures = w.callbacks.failures[1:]
+		w.callbacks.onFailure = c.e
+		w.unlockForCallback()
+		c.f(c.e, c.err)
+		w.relockAfterCallback()
+		w.callbacks.onFailure = Endpoint{}
+	}
+}
+
+// failureDue reports whether OnFailure of e is pending or running. The caller holds the
+// lock.
+func (cb *callbacks) failureDue(e Endpoint) bool {
+	return cb.onFailure == e || slices.ContainsFunc(cb.failures, func(c failureCall) bool { return c.e == e })
+}
+
+// awaitFailureCall returns after OnFailure of e, which is closed, has been called if it was
+// pending. Inside a callback it returns immediately: the call follows that callback.
+// With ThreadMulti the goroutine that progresses makes the call.
+func (e Endpoint) awaitFailureCall() error {
+	w := e.t
+	e.t.lock()
+	due := w.callbacks.failureDue(e) && w.outsideCallbacks() == nil
+	if due && !w.am.multi {
+		w.runCallbacks()
+		due = false
+	}
+	e.t.unlock()
+	if !due {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+	defer cancel()
+	err := w.waitUntil(ctx, func() bool {
+		e.t.lock()
+		defer e.t.unlock()
+		return !w.callbacks.failureDue(e)
+	})
+	if ctx.Err() != nil && err != nil {
+		return fmt.Errorf("close: %w", errCallbackRuns)
+	}
+	return nil // or the worker is closed; its Close makes the call
 }
