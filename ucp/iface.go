@@ -208,9 +208,9 @@ func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 	case wire.RTS:
 		wi.handleRTS(rx, d.Header, data)
 	case wire.RTR:
-		wi.handleRTR(rx, d.Header, data)
+		wi.handleRTR(rx, d.Header, data, false)
 	case wire.RTL:
-		wi.handleRTL(rx, d.Header, data)
+		wi.handleRTR(rx, d.Header, data, true)
 	case wire.Key:
 		wi.handleKey(rx, d.Header, data)
 	case wire.ReadDone:
