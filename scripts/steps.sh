@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 # run_steps NAME... runs every step step_NAME, also after one has failed, and prints the
 # seconds of each and of all. It returns 1 if any failed. Unknown names are an error.
 run_steps() {
-	local name start began=$SECONDS failed=()
+	local name start began=$SECONDS failed=() TIMEFORMAT='-- processors: %U s user, %S s system'
 	for name in "$@"; do
 		declare -F "step_$name" >/dev/null || { echo "$0: no step $name" >&2; return 2; }
 	done
@@ -15,7 +15,7 @@ run_steps() {
 		echo "== $name"
 		start=$SECONDS
 		# Not as the condition of an if: that would switch set -e off inside.
-		(set -e; "step_$name")
+		time (set -e; "step_$name")
 		if [ $? -eq 0 ]; then
 			echo "-- $name: ok, $((SECONDS - start)) s"
 		else

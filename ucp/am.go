@@ -62,7 +62,7 @@ type AM struct {
 func (w *Worker) HandleAM(id AMID, h AMHandler) error {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.t.closing {
+	if w.t.life.closing() {
 		return fmt.Errorf("handle active message %d: %w", id, ErrClosed)
 	}
 	w.t.am.set(id, h)

@@ -1,7 +1,6 @@
 package ucp
 
 import (
-	"errors"
 	"fmt"
 	"runtime"
 	"strings"
@@ -68,23 +67,15 @@ func inCallback() bool {
 	var pcs [64]uintptr
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs[:])
-		if hasCallbackFrame(pcs[:n]) {
-			return true
+		frames := runtime.CallersFrames(pcs[:n])
+		for more := n > 0; more; {
+			var f runtime.Frame
+			f, more = frames.Next()
+			if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
+				return true
+			}
 		}
 		if n < len(pcs) {
-			return false
-		}
-	}
-}
-
-func hasCallbackFrame(pcs []uintptr) bool {
-	frames := runtime.CallersFrames(pcs)
-	for {
-		f, more := frames.Next()
-		if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
-			return true
-		}
-		if !more {
 			return false
 		}
 	}
@@ -117,30 +108,4 @@ func (w *thread) callAM(h AMHandler) {
 	if race.Enabled {
 		m.poison()
 	}
-}
-
-// stuckWorkers returns the workers of x that must stay open, each with the reason. Inside a
-// callback of any of them it returns errInHandler instead.
-func (x *Context) stuckWorkers() (map[*Worker]error, error) {
-	x.mu.Lock()
-	var workers []*Worker
-	for c := range x.owned {
-		if w, ok := c.(*Worker); ok {
-			workers = append(workers, w)
-		}
-	}
-	x.mu.Unlock()
-	stuck := make(map[*Worker]error)
-	for _, w := range workers {
-		w.t.lock()
-		err := w.mayClose()
-		w.t.unlock()
-		switch {
-		case errors.Is(err, errInHandler):
-			return nil, err
-		case err != nil:
-			stuck[w] = fmt.Errorf("close worker: %w", err)
-		}
-	}
-	return stuck, nil
 }

@@ -175,7 +175,7 @@ func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
 	rx.addFragment(data)
 }
 
-// userReassembled runs the handler of the message that s has reassembled.
+// userReassembled runs the handler of the message that rx has reassembled.
 func (rx *rxConn) userReassembled() {
 	w := rx.w
 	c := rx.chunk

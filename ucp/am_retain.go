@@ -163,7 +163,7 @@ func (k RetainedAM) RecvInto(p []byte) RecvRequest {
 	if !k.claim() {
 		return RecvRequest{}
 	}
-	if w.closing {
+	if w.life.closing() {
 		w.am.retainer.recycle(r)
 		return RecvRequest{w.refuse(request.AMRecv, Endpoint{}, ucs.Closed)}
 	}
@@ -202,7 +202,7 @@ func (k RetainedAM) Refuse(reason error) {
 	if !k.claim() {
 		return
 	}
-	if rx := r.storage.rx; rx != nil && !w.closing {
+	if rx := r.storage.rx; rx != nil && !w.life.closing() {
 		text := "no reason given"
 		if reason != nil {
 			text = reason.Error()

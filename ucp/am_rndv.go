@@ -161,7 +161,7 @@ func (w *thread) prefetchDone(i uint32, st ucs.Status) bool {
 	return true
 }
 
-// dropPrefetches removes the message that s announced as id, if its data has not been
+// dropPrefetches removes the message that rx announced as id, if its data has not been
 // requested. With every it removes all such messages of s. It reports whether it
 // removed any.
 func (rx *rxConn) dropPrefetches(id uint64, all bool) bool {

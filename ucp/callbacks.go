@@ -1,8 +1,6 @@
 package ucp
 
 import (
-	"context"
-	"fmt"
 	"slices"
 
 	"github.com/goucx/goucx/ucp/internal/request"
@@ -30,7 +28,7 @@ type listener struct {
 	waiters *waiter // goroutines that wait, linked by waiter.nextOfOp
 }
 
-// listener returns the note of slot i.
+// listener returns the listener of slot i.
 func (b *slab) listener(i uint32) *listener {
 	if int(i) >= len(b.listeners) {
 		b.listeners = append(b.listeners, make([]listener, len(b.Slots)-len(b.listeners))...)
@@ -113,26 +111,20 @@ func (w *thread) notify(i uint32) {
 		w.callbacks.due = append(w.callbacks.due, dueCallback{f, c})
 		w.polling.moreWork = true
 	}
-	w.slab.settleSlot(i, consumed, errorRead)
-}
-
-// settleSlot releases slot i, whose operation has completed, or keeps it if its result may
-// still be read. errorRead reports that a waiter has received the error.
-func (b *slab) settleSlot(i uint32, consumed, errorRead bool) {
-	s := &b.Slots[i]
+	// The slot is released, or stays if its result or error may still be read.
 	s.Flags &^= request.FlagNotify
 	switch {
 	case !consumed && s.Flags&request.FlagHasResult != 0:
 		s.State = request.StateDone
 	case consumed || s.Status == ucs.OK || s.Flags&request.FlagReported != 0:
-		b.release(i)
+		w.slab.release(i)
 	case errorRead:
 		s.State = request.StateRead
-		b.AddUnclaimed(i)
+		w.slab.AddUnclaimed(i)
 	default:
 		s.State = request.StateDone
 		if s.EP == 0 {
-			b.AddUnclaimed(i)
+			w.slab.AddUnclaimed(i)
 		}
 	}
 }
@@ -195,32 +187,4 @@ func (w *thread) runFailureCalls() {
 // lock.
 func (cb *callbacks) failureDue(e Endpoint) bool {
 	return cb.onFailure == e || slices.ContainsFunc(cb.failures, func(c failureCall) bool { return c.e == e })
-}
-
-// awaitFailureCall returns after OnFailure of e, which is closed, has been called if it was
-// pending. Inside a callback it returns immediately: the call follows that callback.
-// With ThreadMulti the goroutine that progresses makes the call.
-func (e Endpoint) awaitFailureCall() error {
-	w := e.t
-	e.t.lock()
-	due := w.callbacks.failureDue(e) && w.outsideCallbacks() == nil
-	if due && !w.am.multi {
-		w.runCallbacks()
-		due = false
-	}
-	e.t.unlock()
-	if !due {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
-	defer cancel()
-	err := w.waitUntil(ctx, func() bool {
-		e.t.lock()
-		defer e.t.unlock()
-		return !w.callbacks.failureDue(e)
-	})
-	if ctx.Err() != nil && err != nil {
-		return fmt.Errorf("close: %w", errCallbackRuns)
-	}
-	return nil // or the worker is closed; its Close makes the call
 }

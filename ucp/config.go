@@ -40,22 +40,6 @@ const autoRndvThresh = 64 << 10
 // autoZcopyFrom is the value of UCX_ZCOPY_THRESH=auto.
 var autoZcopyFrom = zcopyFrom{any: 16 << 10, registered: 4 << 10}
 
-// initTags reads the settings of tag matching.
-func (w *Worker) initTags(c WorkerConfig) {
-	s := w.t.ctx.settings
-	w.t.rndvThresh = uint64(rowRndvThresh.Get(s).Or(autoRndvThresh))
-	w.t.zcopyFrom = autoZcopyFrom
-	if z := rowZcopyThresh.Get(s); !z.Auto {
-		n := uint64(z.Or(0))
-		w.t.zcopyFrom = zcopyFrom{n, n}
-	}
-	w.t.maxCredits = uint32(rowRndvOutstanding.Get(s))
-	w.t.matching.budget.limit = uint64(rowUnexpectedBudget.Get(s))
-	if c.UnexpectedBudget > 0 {
-		w.t.matching.budget.limit = uint64(c.UnexpectedBudget)
-	}
-}
-
 // Tables returns the setting tables of a context with these providers, each once: those
 // of this package, of lane selection and of the providers.
 func Tables(providers []uct.Component) []config.Table {

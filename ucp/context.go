@@ -60,7 +60,7 @@ type Context struct {
 	absent       sync.Once // the warning about absent devices
 	refused      []uct.Refusal
 	liveStats    *live.Server // nil: the program publishes no live statistics
-	opened       ucs.Time     // with offering
+	opened       ucs.Time     // when the program began to publish statistics
 	emul         emulTable
 
 	mu      sync.Mutex             // guards the fields below
@@ -103,7 +103,20 @@ func Open(c Config) (*Context, error) {
 	go func() { _ = shmem.RegisterPrivate() }() // slow in the kernel; workers need it
 	go func() { _ = shmem.RegisterGlobal() }()
 	for _, p := range c.Providers {
-		x.openDomains(p)
+		if use, reason := x.selection.Transport(p.Name()); use != wireup.UseAll {
+			x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Reason: reason})
+			continue
+		}
+		infos, refused := p.Domains(x.settings)
+		x.refused = append(x.refused, refused...)
+		for _, i := range infos {
+			d, err := p.OpenDomain(i, uct.DomainConfig{Settings: x.settings, Log: x.log})
+			if err != nil {
+				x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Device: i.Name, Reason: err.Error()})
+				continue
+			}
+			x.domains = append(x.domains, openDomain{d, i})
+		}
 	}
 	if len(x.domains) == 0 {
 		return nil, fmt.Errorf("open context: no transport works here%s: %w", reasons(x.refused), ErrUnsupported)
@@ -145,24 +158,6 @@ func (c *Config) load() (*config.Set, error) {
 	return set, errors.Join(errs...)
 }
 
-// openDomains opens the usable domains of one provider.
-func (x *Context) openDomains(p uct.Component) {
-	if use, reason := x.selection.Transport(p.Name()); use != wireup.UseAll {
-		x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Reason: reason})
-		return
-	}
-	infos, refused := p.Domains(x.settings)
-	x.refused = append(x.refused, refused...)
-	for _, i := range infos {
-		d, err := p.OpenDomain(i, uct.DomainConfig{Settings: x.settings, Log: x.log})
-		if err != nil {
-			x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Device: i.Name, Reason: err.Error()})
-			continue
-		}
-		x.domains = append(x.domains, openDomain{d, i})
-	}
-}
-
 // openedDomains returns the domains, ErrClosed after Close.
 func (x *Context) openedDomains() ([]openDomain, error) {
 	x.mu.Lock()
@@ -199,9 +194,25 @@ func (x *Context) disown(c io.Closer) {
 // return stays open, and so do memory and domains; the error reports it. Close is
 // idempotent.
 func (x *Context) Close() error {
-	stuck, err := x.stuckWorkers()
-	if err != nil {
-		return fmt.Errorf("close context: %w", err)
+	var all []*Worker
+	x.mu.Lock()
+	for c := range x.owned {
+		if w, ok := c.(*Worker); ok {
+			all = append(all, w)
+		}
+	}
+	x.mu.Unlock()
+	stuck := make(map[*Worker]error) // those that must stay open, with the reason
+	for _, w := range all {
+		w.t.lock()
+		err := w.mayClose()
+		w.t.unlock()
+		switch {
+		case errors.Is(err, errInHandler):
+			return fmt.Errorf("close context: %w", err)
+		case err != nil:
+			stuck[w] = fmt.Errorf("close worker: %w", err)
+		}
 	}
 	x.mu.Lock()
 	x.closed = true

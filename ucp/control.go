@@ -30,7 +30,7 @@ type controlOp struct {
 }
 
 // reply sends m to the worker that sends on s. It may be called from anywhere, also from
-// callbacks of the transport. It returns false if the sender of s is unknown or not
+// callbacks of the transport. It returns false if the sender of rx is unknown or not
 // reachable. The sender's connection then fails, so that it does not wait for the reply.
 //
 //hot:bench BenchmarkTagSync

@@ -58,7 +58,7 @@ func (w *thread) emulLane(i uint32) *emulEndpoint {
 	return l.emul
 }
 
-// setTransport adapts e to its lane's transport, of port p.
+// setTransport adapts e to its lane's transport, that of wi.
 func (e *emulEndpoint) setTransport(wi *workerIface, l *lane) {
 	e.limit = emulLimit(l.maxBcopy)
 	e.hasRMA = wi.iface.Attr().Ops&(uct.OpsPut|uct.OpsGet|uct.OpAtomics) != 0
@@ -280,7 +280,7 @@ func (t *emulOps) release(i uint32) {
 	t.free = i
 }
 
-// emulOpByID returns the operation with this id if the sender of s is its owner. It returns 0
+// emulOpByID returns the operation with this id if the sender of rx is its owner. It returns 0
 // if the operation has completed. Any other id fails s.
 func (wi *workerIface) emulOpByID(rx *rxConn, id uint64) uint32 {
 	w := &wi.w.t

@@ -60,7 +60,7 @@ func (wi *workerIface) handleGet(rx *rxConn, addr uint64, data []byte) {
 	m.release()
 }
 
-// sendGetReply sends b to the sender of s, in as many messages as needed. If it gets NoResource
+// sendGetReply sends b to the sender of rx, in as many messages as needed. If it gets NoResource
 // it queues a copy.
 func (rx *rxConn) sendGetReply(id uint64, b []byte) {
 	w := rx.w
@@ -132,7 +132,7 @@ func (wi *workerIface) handleAtomic(rx *rxConn, addr uint64, data []byte) {
 	}
 }
 
-// handleFlush replies with the status of all requests that s received before.
+// handleFlush replies with the status of all requests that rx received before.
 func (wi *workerIface) handleFlush(rx *rxConn, data []byte) {
 	if rx.peer == 0 || len(data) != wire.EmulKeyLen {
 		wi.protocolError(rx)

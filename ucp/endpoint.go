@@ -30,7 +30,11 @@ type Endpoint struct {
 
 // closedThread is the thread of the zero Endpoint. It is closed from the start and never
 // written.
-var closedThread = thread{closing: true}
+var closedThread = func() *thread {
+	w := new(thread)
+	w.life.enter(workerClosing)
+	return w
+}()
 
 // noLane is the lane that the fast paths see where only the slow path knows the real
 // one. Its short is -1, so no message fits and the fast paths need no further check.
@@ -39,7 +43,7 @@ var noLane = lane{laneLife: closedLane}
 // thread returns the thread of e, for the slow paths.
 func (e Endpoint) thread() *thread {
 	if e.t == nil {
-		return &closedThread
+		return closedThread
 	}
 	return e.t
 }
@@ -141,7 +145,7 @@ func (x coldEps) disown(k uint32, c io.Closer) {
 func (w *Worker) NewEndpoint(a Address, c EndpointConfig) (Endpoint, error) {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.t.closing {
+	if w.t.life.closing() {
 		return Endpoint{}, fmt.Errorf("new endpoint: %w", ErrClosed)
 	}
 	peer, err := w.t.peers.Add(a)

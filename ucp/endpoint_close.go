@@ -11,6 +11,7 @@ import (
 
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/wireup"
 )
 
@@ -92,8 +93,28 @@ func (e Endpoint) closeNow(reason error) error {
 		}
 		w.freeEndpoint(k)
 	}
+	// OnFailure of e is called before closeNow returns, if the call was pending. Inside a callback
+	// it follows that callback. With ThreadMulti the goroutine that progresses makes the call.
+	due := w.callbacks.failureDue(e) && w.outsideCallbacks() == nil
+	if due && !w.am.multi {
+		w.runCallbacks()
+		due = false
+	}
 	w.unlock()
-	return errors.Join(append(errs, e.awaitFailureCall())...)
+	if !due {
+		return errors.Join(errs...)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
+	defer cancel()
+	err := w.waitUntil(ctx, func() bool {
+		w.lock()
+		defer w.unlock()
+		return !w.callbacks.failureDue(e)
+	})
+	if ctx.Err() != nil && err != nil { // otherwise the worker is closed; its Close makes the call
+		errs = append(errs, fmt.Errorf("close: %w", errCallbackRuns))
+	}
+	return errors.Join(errs...)
 }
 
 // detach removes endpoint k from all slots. Completed operations keep their error until
@@ -150,7 +171,19 @@ func flushBeforeClose(ws []*Worker, timeout time.Duration) {
 		for _, w := range ws {
 			n += w.Progress()
 		}
-		p.among(ws, n)
+		p.n++
+		p.did += uint32(n)
+		if p.n < ctxPasses {
+			continue
+		}
+		if p.n = 0; p.count() < spinPasses {
+			continue
+		}
+		if w := ws[0]; w.t.polling.sleeper.set != nil {
+			w.t.polling.sleepBriefly(w.t.am.multi)
+		} else {
+			cpu.Yield()
+		}
 	}
 	for i, w := range ws {
 		err := rs[i].Err()

@@ -15,7 +15,7 @@ type budget struct {
 	limit     uint64 // bytes
 	used      uint64 // bytes, in pool units
 	peak      uint64
-	exhausted bool // set when held exceeds limit, cleared when it is at most half of it
+	exhausted bool // set when used exceeds limit, cleared when it is at most half of it
 }
 
 // allocBudgeted allocates memory for n bytes of an unexpected message and charges it to the
@@ -51,7 +51,7 @@ func (w *thread) freeBudgeted(c pool.Chunk) {
 	}
 }
 
-// requestRndvOnly requests the sender of s to use rendezvous only. A sender that has not sent
+// requestRndvOnly requests the sender of rx to use rendezvous only. A sender that has not sent
 // its worker address cannot be notified. The request is repeated after 32 further eager
 // messages, after 64, and so on. If the first one was lost, the arrival of a repeated
 // one makes the transport detect the loss long before its time-out.

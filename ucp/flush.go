@@ -21,7 +21,7 @@ import (
 //   - A transport's flush does not cover pending queues. So a part does not start while
 //     operations are pending (checkOrder) or the lane is stalled. It becomes pending behind
 //     them.
-//   - Lane failover moves pending operations and flushes in their order (moveLane). Nothing
+//   - Lane failover moves pending operations and flushes in their order. Nothing
 //     was sent on the old connection, so no part is in its transport.
 //   - A lane that fails completes every part with its error: those in lane.unacked, those in
 //     the pending queue (failLane), and those in the transport when it reports them.
@@ -63,7 +63,7 @@ func (e Endpoint) Flush() Request {
 func (w *Worker) Flush() Request {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.t.closing {
+	if w.t.life.closing() {
 		return w.t.refuse(request.Flush, Endpoint{}, ucs.Closed)
 	}
 	f := flush{w: &w.t}

@@ -11,7 +11,7 @@ import (
 )
 
 // workerIface is a worker's context of one iface, and the uct.Handler of the iface's callbacks.
-// The fields rest and inAsyncTurn belong to resumeUnattended; the worker's lock guards them.
+// The fields resumeDelay and inAsyncTurn belong to resumeUnattended; the worker's lock guards them.
 type workerIface struct {
 	w           *Worker
 	iface       uct.Iface
@@ -27,11 +27,11 @@ type workerIface struct {
 	rxChecks    int            // reasons to check each message's rx connection: each failed one, and an exceeded budget
 }
 
-// ifaceState says which goroutine polls a port, and when.
+// ifaceState says which goroutine polls an iface, and when.
 type ifaceState uint8
 
 const (
-	// ifaceInactive: inactive. Each slow look (serveInactive) progresses it.
+	// ifaceInactive: inactive. Each slow look (doPeriodic) progresses it.
 	ifaceInactive ifaceState = iota
 	// ifaceArmed: inactive, armed, and not progressed since. Its EventFD becomes readable
 	// when there is something to progress.
@@ -108,7 +108,9 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 		}
 		s := &w.slab.Slots[k]
 		if s.Parts > 1 || posting(s) {
-			w.slab.partEnded(k, e.Status)
+			if s.Parts--; s.Status == ucs.OK { // one of several parts
+				s.Status = e.Status
+			}
 			continue
 		}
 		s.Parts = 0

@@ -25,7 +25,7 @@ type lane struct {
 	maxEager      uint64 // longest message that is sent eagerly without flags
 	zcopy         zcopy  // limits of active messages without a copy
 	iface         uint32 // index in Worker.ifaces
-	next          uint32 // next lane of the same peer, by port, or of the free list; 0: the last
+	next          uint32 // next lane of the same peer, by iface, or of the free list; 0: the last
 	peer          wireup.PeerID
 	domain        uint8  // of the peer's iface; the peer numbers its domains
 	fragSeq       uint64 // fragmented messages begun
@@ -211,7 +211,7 @@ func (w *thread) drainLane(i uint32) {
 	l := &w.lanes[i]
 	drains := l.uses > 0 || l.pending > 0 && l.state != laneFailed
 	hasReply := func(rx *rxConn) bool { return rx != nil && rx.replyLane == i && rx.replySent }
-	if !drains && !w.closing && l.state != laneFailed && slices.ContainsFunc(w.rxConns, hasReply) {
+	if !drains && !w.life.closing() && l.state != laneFailed && slices.ContainsFunc(w.rxConns, hasReply) {
 		// A flush returns when the replies are acknowledged. It is a use of the lane.
 		c := w.slab.Alloc(request.DrainLane)
 		s := &w.slab.Slots[c]

@@ -22,7 +22,7 @@ import (
 //   - No operation is carried out twice. uct.Failure.NeverConnected guarantees that nothing
 //     was sent on the old connection.
 //   - Operations posted in the meantime keep their order. They move to a stalled endpoint in
-//     front of the new connection (moveLane).
+//     front of the new connection.
 //   - The peer receives this worker's address first, as on every new connection. Then the
 //     control messages follow, then the stalled operations.
 //   - A failed route is not tried again for this peer (failedRoutes), also by lanes that are
@@ -82,7 +82,34 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 		w.ctx.log.Warn("a connection cannot be established; the lane fails over to another transport",
 			zap.String("peer", shortID(view.Worker)), zap.String("from", w.laneName(i)), zap.String("to", wi.name()), zap.Error(f.Err))
 		w.count.Inc(cntFailover)
-		w.moveLane(i, ep, wi, view.Entries[c.Remote].Device)
+
+		// The operations that wait on the old endpoint move to a stalled endpoint in front of
+		// the new one, in their order.
+		old, from := l.transport(), w.ifaces[l.iface]
+		var waiting []uct.Token
+		l.ep.PendingPurge(func(t uct.Token) { waiting = append(waiting, t) })
+		w.laneOf.remove(w.lanes, i)
+		l.setIface(wi, view.Entries[c.Remote].Device, w.rndvThresh)
+		w.laneOf.insert(w.lanes, i)
+		h := l.stalledEp()
+		if h == nil && l.emul != nil {
+			h = l.emul.stalled
+		}
+		if h == nil {
+			h = new(stalledEndpoint)
+		}
+		h.Endpoint, h.pending, h.numOlder, h.resuming = ep, waiting, 0, false
+		l.ep = h
+		l.setSlow(slowStalled, true)
+		if l.emul != nil {
+			l.emul.stalled = h
+			l.emul.setTransport(wi, l)
+		}
+		wi.iface.Activate()
+		old.Close()
+		from.iface.Deactivate()
+		w.polling.refreshActive(w.callbacks.pending())
+
 		// From here on the lane stalls every operation, so the order of the steps is not
 		// visible to the peer. The keys come first: pending operations use them.
 		for _, k := range keys {
@@ -120,36 +147,6 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 // carriesEmulation reports whether active messages of an iface can carry emulated operations.
 func carriesEmulation(wi *workerIface) bool {
 	return wi.info.Kind == uct.DeviceNet && (&keyLane{iface: wi.iface.Attr()}).carriesEmulation()
-}
-
-// moveLane replaces the endpoint of lane i by ep, of wi. The operations that wait on the old
-// endpoint move to a stalled endpoint in front of ep, in their order.
-func (w *thread) moveLane(i uint32, ep uct.Endpoint, wi *workerIface, domain uint8) {
-	l := &w.lanes[i]
-	old, from := l.transport(), w.ifaces[l.iface]
-	var waiting []uct.Token
-	l.ep.PendingPurge(func(t uct.Token) { waiting = append(waiting, t) })
-	w.laneOf.remove(w.lanes, i)
-	l.setIface(wi, domain, w.rndvThresh)
-	w.laneOf.insert(w.lanes, i)
-	h := l.stalledEp()
-	if h == nil && l.emul != nil {
-		h = l.emul.stalled
-	}
-	if h == nil {
-		h = new(stalledEndpoint)
-	}
-	h.Endpoint, h.pending, h.numOlder, h.resuming = ep, waiting, 0, false
-	l.ep = h
-	l.setSlow(slowStalled, true)
-	if l.emul != nil {
-		l.emul.stalled = h
-		l.emul.setTransport(wi, l)
-	}
-	wi.iface.Activate()
-	old.Close()
-	from.iface.Deactivate()
-	w.polling.refreshActive(w.callbacks.pending())
 }
 
 // laneKeys returns the keys that reach the peer's memory by lane i. ok is false if an
@@ -202,28 +199,24 @@ func (k *keyLane) emulate(w *thread, c wireup.Candidate) {
 	}
 	k.setEmulationLimits()
 	for n := range w.slab.Slots {
-		if s := &w.slab.Slots[n]; transfersBy(s, k.lane) && old.has(s) {
-			w.slab.emulateOp(uint32(n), k)
+		if s := &w.slab.Slots[n]; !transfersBy(s, k.lane) || !old.has(s) {
+			continue
+		}
+		// Nothing of the operation was posted. So it becomes an emulated operation of k.
+		s := request.As[rmaOp](&w.slab.Slots[n])
+		s.key = uint64(k.rkey)
+		switch s.Op {
+		case request.Put:
+			s.form = formEmulated | k.put.pack()
+			w.slab.detachMem(uint32(n))
+		case request.Get:
+			s.form = formEmulated | k.get.pack()
+			w.slab.detachMem(uint32(n))
+		default:
+			s.form = s.form&^formBounced | formEmulated
 		}
 	}
 	if !old.emulOnly {
 		old.domain.ReleaseKey(old.rkey)
 	}
-}
-
-// emulateOp converts the operation in slot i, of which nothing was posted, to an emulated
-// operation of k.
-func (b *slab) emulateOp(i uint32, k *keyLane) {
-	s := request.As[rmaOp](&b.Slots[i])
-	s.key = uint64(k.rkey)
-	switch s.Op {
-	case request.Put:
-		s.form = formEmulated | k.put.pack()
-	case request.Get:
-		s.form = formEmulated | k.get.pack()
-	default:
-		s.form = s.form&^formBounced | formEmulated
-		return
-	}
-	b.detachMem(i)
 }

@@ -22,21 +22,21 @@ import (
 // flushes cover what was posted before them. This needs care in two places:
 //
 //   - When a lane is stalled, older operations may be in the transport's pending queue.
-//     requeueStalled inserts them before everything posted since (older counts them).
+//     requeueStalled inserts them before everything posted since (numOlder counts them).
 //   - When a lane is resumed, tryResumeLane retries the operations in order. When one gets
 //     NoResource, it and all after it move to the transport's pending queue, so that no
 //     flush overtakes them.
 //
 // Some operations pass a stalled lane: control messages, rendezvous data and reads,
 // which the peer needs to complete its own operations, and flushes that have had their
-// place already (passes). They have no order with the others.
+// place already (bypassesStall). They have no order with the others.
 
 // stalledEndpoint takes the place of the endpoint of a stalled lane. Operations posted
 // on it become pending, except for those that pass.
 type stalledEndpoint struct {
 	uct.Endpoint // the transport's
 	pending      []uct.Token
-	numOlder     int  // number of the first tokens of waiting that came from the transport's pending queue
+	numOlder     int  // number of the first tokens of pending that came from the transport's pending queue
 	resuming     bool // the lane is being resumed: operations go to the transport
 	single       [1]uct.Token
 }

@@ -83,6 +83,25 @@ func TestEndpointTransitions(t *testing.T) {
 	}
 }
 
+// A worker closes once, in two steps.
+func TestWorkerTransitions(t *testing.T) {
+	for from := range numWorkerStates {
+		for to := range numWorkerStates + 1 {
+			var l workerLife
+			l.state.Store(from)
+			if to == from+1 && to < numWorkerStates {
+				l.enter(to)
+				assert.Equal(t, to, l.state.Load())
+				assert.True(t, l.closing())
+				assert.Equal(t, to == workerClosed, l.closed())
+				continue
+			}
+			assert.Panics(t, func() { l.enter(to) }, "%d to %d", from, to)
+			assert.Equal(t, from, l.state.Load())
+		}
+	}
+}
+
 // Which lanes stay open for work in progress alone, and for their pending queue alone.
 func TestLaneReferences(t *testing.T) {
 	for s := range numLaneStates {

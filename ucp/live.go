@@ -39,7 +39,7 @@ func statsDest() config.Parser[string] {
 // statistics. It returns "" if they publish none.
 func LiveDir(set *config.Set) string { return live.Dir(rowStatsDest.Get(set)) }
 
-// freshLimit bounds how long page waits for all workers' new summaries. A worker that is
+// freshLimit bounds how long statsPage waits for all workers' new summaries. A worker that is
 // late is shown with its last summary.
 const freshLimit = 100 * time.Millisecond
 
@@ -81,18 +81,7 @@ func (x *Context) statsPage() *live.Page {
 	}
 	limit := time.NewTimer(freshLimit)
 	defer limit.Stop()
-	workers := x.displayedWorkers()
-	for _, w := range workers {
-		w.t.show.request(&w.t)
-	}
-	for _, w := range workers {
-		p.Workers = append(p.Workers, w.t.show.snapshot(&w.t, limit))
-	}
-	return p
-}
-
-// displayedWorkers returns the workers that have a display, sorted by name.
-func (x *Context) displayedWorkers() (ws []*Worker) {
+	var ws []*Worker // those with a display, by name
 	x.mu.Lock()
 	for c := range x.owned {
 		if w, ok := c.(*Worker); ok && w.t.show != nil {
@@ -101,7 +90,13 @@ func (x *Context) displayedWorkers() (ws []*Worker) {
 	}
 	x.mu.Unlock()
 	slices.SortFunc(ws, func(a, b *Worker) int { return strings.Compare(shortID(a.t.id), shortID(b.t.id)) })
-	return ws
+	for _, w := range ws {
+		w.t.show.request(&w.t)
+	}
+	for _, w := range ws {
+		p.Workers = append(p.Workers, w.t.show.snapshot(&w.t, limit))
+	}
+	return p
 }
 
 // String returns the name that UCX's tools use.
@@ -121,7 +116,7 @@ func (m ThreadMode) String() string {
 // When a worker publishes a summary that no reader requested.
 const (
 	summaryInterval = ucs.Time(100 * time.Millisecond)
-	// summaryShare limits the time spent on summaries to 1/displayShare.
+	// summaryShare limits the time spent on summaries to 1/summaryShare.
 	summaryShare = 50
 )
 
@@ -131,9 +126,9 @@ const (
 // worker.
 type display struct {
 	mode      ThreadMode
-	requested atomic.Bool   // a reader waits; pairs with look and arming
-	armed     atomic.Bool   // the worker has not looked around since it last armed
-	replied   chan struct{} // the owner has seen wanted
+	requested atomic.Bool   // a reader waits; pairs with doPeriodic and publishBeforeSleep
+	armed     atomic.Bool   // the worker has not progressed since it last armed
+	replied   chan struct{} // the owner has handled requested
 	last      atomic.Pointer[summary]
 
 	next      ucs.Time            // time of the next summary
@@ -146,9 +141,9 @@ type summary struct {
 	live.Summary
 }
 
-// publishBeforeSleep is look before the owner sleeps or the program waits on EventFD, since the
-// next call of look may be late. With ThreadMulti the reader can take the lock and make
-// the summary itself.
+// publishBeforeSleep publishes a due summary before the owner sleeps or the program waits on
+// EventFD, since the next pass may be late. With ThreadMulti the reader can take the lock and
+// make the summary itself.
 //
 //go:noinline
 func (d *display) publishBeforeSleep(w *thread) {
@@ -222,30 +217,24 @@ type inspector struct{ w *thread }
 // maxTold bounds the requests whose age a summary tracks.
 const maxTold = 4096
 
-// summary returns a description of the worker for humans. The caller is the worker's owner
-// or holds its lock.
+// summary returns a description of the worker for humans: its endpoints, failed ones first, and
+// the requests that have not completed, in groups, the oldest first. The caller is the
+// worker's owner or holds its lock.
 func (o *inspector) summary(d *display, now ucs.Time) live.Summary {
+	w := o.w
 	s := live.Summary{
-		Unexpected: o.w.matching.unexpQueue.Len(), UnexpectedBytes: o.w.matching.budget.used, UnexpectedBudget: o.w.matching.budget.limit, AllocatedBytes: o.w.pool.Allocated,
+		Unexpected: w.matching.unexpQueue.Len(), UnexpectedBytes: w.matching.budget.used, UnexpectedBudget: w.matching.budget.limit, AllocatedBytes: w.pool.Allocated,
 		Peers: []live.Endpoint{}, Requests: []live.Requests{},
 	}
-	o.describeEndpoints(&s)
-	o.describeRequests(&s, d, now)
-	return s
-}
-
-// describeEndpoints counts all endpoints and describes those that are connected or failed,
-// failed ones first.
-func (o *inspector) describeEndpoints(s *live.Summary) {
 	var failed, connected []uint32
-	for k := range o.w.eps {
-		e := &o.w.eps[k]
+	for k := range w.eps {
+		e := &w.eps[k]
 		if e.state == epFree {
 			continue
 		}
 		s.Endpoints++
 		switch {
-		case e.status != ucs.OK:
+		case e.state == epFailed:
 			s.Failed++
 			failed = append(failed, uint32(k))
 		case e.lane != 0:
@@ -261,6 +250,59 @@ func (o *inspector) describeEndpoints(s *live.Summary) {
 	for _, k := range connected[:min(len(connected), live.MaxRows-len(s.Peers))] {
 		s.Peers = append(s.Peers, o.describeEndpoint(k))
 	}
+
+	rows := make(map[requestGroup]*live.Requests)
+	seen := make(map[uint64]ucs.Time)
+	for i := uint32(1); int(i) < len(w.slab.Slots); i++ {
+		r := &w.slab.Slots[i]
+		if r.State == request.StateDone && r.Flags&request.FlagHasResult != 0 {
+			s.Unread++
+		}
+		// Parts are not listed, except those of a flush, which wait for different things.
+		listed := r.Flags&request.FlagChild == 0
+		if r.Op == request.Flush {
+			listed = !listed || r.Parts == 0
+		}
+		if r.State != request.StateLive || !listed {
+			continue
+		}
+		since := now
+		if id := w.slab.ID(i); len(seen) < maxTold {
+			if t, ok := d.liveSince[id]; ok {
+				since = t
+			}
+			seen[id] = since
+		}
+		k := requestGroup{r.Op, r.EP, r.Lane, o.stateText(i)}
+		row := rows[k]
+		if row == nil {
+			row = &live.Requests{Op: r.Op.String(), Peer: w.peerName(r.EP), Lane: w.laneName(r.Lane), State: k.state}
+			rows[k] = row
+		}
+		row.Count++
+		switch {
+		case k.state == statePosted:
+			row.Bytes += uint64(len(w.slab.Bufs[i]))
+		case r.Op.Sends():
+			row.Bytes += request.As[sendOp](r).length
+		case r.Op.Receives():
+			row.Bytes += request.As[recvOp](r).length
+		case r.Op == request.Put || r.Op == request.Get:
+			row.Bytes += request.As[rmaOp](r).length
+		}
+		if age := now.Sub(since).Seconds(); row.Count == 1 || age > row.OldestSeconds {
+			row.OldestSeconds, row.Tag = age, o.tagText(i)
+		}
+	}
+	d.liveSince = seen
+	for _, r := range rows {
+		s.Requests = append(s.Requests, *r)
+	}
+	slices.SortFunc(s.Requests, func(a, b live.Requests) int {
+		return cmp.Or(cmp.Compare(b.OldestSeconds, a.OldestSeconds), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.State, b.State))
+	})
+	s.Requests = s.Requests[:min(len(s.Requests), live.MaxRows)]
+	return s
 }
 
 func (o *inspector) describeEndpoint(k uint32) live.Endpoint {
@@ -288,73 +330,6 @@ type requestGroup struct {
 	ep    uint32
 	lane  uint32
 	state string
-}
-
-// describeRequests describes the requests that have not completed, in groups, the oldest first.
-func (o *inspector) describeRequests(s *live.Summary, d *display, now ucs.Time) {
-	rows := make(map[requestGroup]*live.Requests)
-	seen := make(map[uint64]ucs.Time)
-	for i := uint32(1); int(i) < len(o.w.slab.Slots); i++ {
-		r := &o.w.slab.Slots[i]
-		switch {
-		case r.State == request.StateDone && r.Flags&request.FlagHasResult != 0:
-			s.Unread++
-		case r.State == request.StateLive && o.w.slab.isListed(i):
-			since := now
-			if id := o.w.slab.ID(i); len(seen) < maxTold {
-				if t, ok := d.liveSince[id]; ok {
-					since = t
-				}
-				seen[id] = since
-			}
-			o.addRequest(rows, i, now.Sub(since).Seconds())
-		}
-	}
-	d.liveSince = seen
-	for _, r := range rows {
-		s.Requests = append(s.Requests, *r)
-	}
-	slices.SortFunc(s.Requests, func(a, b live.Requests) int {
-		return cmp.Or(cmp.Compare(b.OldestSeconds, a.OldestSeconds), cmp.Compare(a.Op, b.Op), cmp.Compare(a.Peer, b.Peer), cmp.Compare(a.State, b.State))
-	})
-	s.Requests = s.Requests[:min(len(s.Requests), live.MaxRows)]
-}
-
-// isListed reports whether the request in slot i belongs to a row. Parts do not, except those
-// of a flush, which wait for different things.
-func (b *slab) isListed(i uint32) bool {
-	r := &b.Slots[i]
-	if r.Op == request.Flush {
-		return r.Flags&request.FlagChild != 0 || r.Parts == 0
-	}
-	return r.Flags&request.FlagChild == 0
-}
-
-// addRequest counts the request in slot i. age is in seconds.
-func (o *inspector) addRequest(rows map[requestGroup]*live.Requests, i uint32, age float64) {
-	r := &o.w.slab.Slots[i]
-	k := requestGroup{r.Op, r.EP, r.Lane, o.stateText(i)}
-	bytes := uint64(0)
-	switch {
-	case k.state == statePosted:
-		bytes = uint64(len(o.w.slab.Bufs[i]))
-	case r.Op.Sends():
-		bytes = request.As[sendOp](r).length
-	case r.Op.Receives():
-		bytes = request.As[recvOp](r).length
-	case r.Op == request.Put || r.Op == request.Get:
-		bytes = request.As[rmaOp](r).length
-	}
-	row := rows[k]
-	if row == nil {
-		row = &live.Requests{Op: r.Op.String(), Peer: o.w.peerName(r.EP), Lane: o.w.laneName(r.Lane), State: k.state}
-		rows[k] = row
-	}
-	row.Count++
-	row.Bytes += bytes
-	if row.Count == 1 || age > row.OldestSeconds {
-		row.OldestSeconds, row.Tag = age, o.tagText(i)
-	}
 }
 
 // States of requests in summaries.

@@ -214,9 +214,23 @@ func (m *MemHandle) Close() error {
 		return m.err
 	}
 	m.closePending.Store(true)
-	if m.ctx.memInUse(m.buf) {
-		m.closePending.Store(false)
-		return fmt.Errorf("close memory of %d bytes at %#x: an operation uses it: %w", len(m.buf), m.base, ErrBusy)
+	// Only the state of ThreadMulti workers may be read from here.
+	var ws []*Worker
+	m.ctx.mu.Lock()
+	for c := range m.ctx.owned {
+		if w, ok := c.(*Worker); ok && w.t.am.multi {
+			ws = append(ws, w)
+		}
+	}
+	m.ctx.mu.Unlock()
+	for _, w := range ws {
+		w.t.lock()
+		used := w.t.slab.uses(m.buf)
+		w.t.unlock()
+		if used {
+			m.closePending.Store(false)
+			return fmt.Errorf("close memory of %d bytes at %#x: an operation uses it: %w", len(m.buf), m.base, ErrBusy)
+		}
 	}
 	m.closed.Store(true)
 	if err := m.closeRegions(); err != nil {
@@ -325,29 +339,6 @@ func (m *MemHandle) Query() MemInfo {
 		i.Transports = append(i.Transports, r.name)
 	}
 	return i
-}
-
-// memInUse reports whether an operation of one of the context's ThreadMulti workers
-// uses memory of buf. It does not look at other workers: only their own goroutine
-// may read their state.
-func (x *Context) memInUse(buf []byte) bool {
-	x.mu.Lock()
-	var ws []*Worker
-	for c := range x.owned {
-		if w, ok := c.(*Worker); ok && w.t.am.multi {
-			ws = append(ws, w)
-		}
-	}
-	x.mu.Unlock()
-	for _, w := range ws {
-		w.t.lock()
-		used := w.t.slab.uses(buf)
-		w.t.unlock()
-		if used {
-			return true
-		}
-	}
-	return false
 }
 
 // uses reports whether an operation in progress uses memory of buf.

@@ -145,12 +145,6 @@ type slowPoll struct {
 	all         bool         // every iface counts as active: UCX_IDLE_SKIP=n
 }
 
-func (s *slowPoll) init(c *config.Set) {
-	s.everyPasses = uint32(rowSlowPasses.Get(c))
-	s.every = ucs.Time(rowSlowInterval.Get(c))
-	s.all = !rowIdleSkip.Get(c)
-}
-
 // doPeriodic does periodic work after every periodicPasses passes. It returns the number
 // of items handled.
 //
@@ -174,12 +168,9 @@ func (w *thread) doPeriodic() int {
 		return 0
 	}
 	s.passes, s.due = 0, now+s.every
-	return w.polling.serveInactive(w.callbacks.pending())
-}
-
-// serveInactive serves the ifaces without active endpoints: those whose EventFD is readable
-// and those that are not armed.
-func (p *polling) serveInactive(callbacks bool) (done int) {
+	// The ifaces without active endpoints: those whose EventFD is readable and those that are
+	// not armed.
+	p, done := &w.polling, 0
 	if len(p.active) < len(p.ifaces) {
 		var ready [16]shmem.Event
 		n := 0
@@ -200,11 +191,11 @@ func (p *polling) serveInactive(callbacks bool) (done int) {
 			}
 		}
 	}
-	p.refreshActive(callbacks)
+	p.refreshActive(w.callbacks.pending())
 	return done
 }
 
-// serve progresses an inactive port whose EventFD is readable. Some transports look at
+// serve progresses an inactive iface whose EventFD is readable. Some transports look at
 // their sockets only in every thousandth pass, so serve makes up to servePasses passes.
 func (wi *workerIface) serve() (done int) {
 	if wi.iface.ActiveEndpoints() > 0 {
@@ -217,7 +208,7 @@ func (wi *workerIface) serve() (done int) {
 	return done
 }
 
-// arm arms the EventFD of the iface. If an inactive port cannot be armed, because it has no
+// arm arms the EventFD of the iface. If an inactive iface cannot be armed, because it has no
 // descriptor for example, it becomes ifaceInactive and each slow look progresses it.
 func (wi *workerIface) arm(k uct.EventKind) ucs.Status {
 	st := wi.iface.Arm(k)
@@ -256,7 +247,7 @@ func (p *polling) refreshActive(callbacks bool) {
 // over all its ifaces, at or below a bound. Above the bound it suspends idle connections,
 // least recently used first. The transport resumes a suspended connection on use.
 type idleEviction struct {
-	maxActive int // bound on active connections; math.MaxInt: no bound, look does nothing
+	maxActive int // bound on active connections; math.MaxInt: no bound, evictIdle does nothing
 	caches    []uct.ConnectionCache
 	due       ucs.Time
 	since     []ucs.Time
@@ -314,7 +305,7 @@ const (
 	resumeRest  = 16 * time.Millisecond
 )
 
-// resumeUnattended resumes the operations that wait on the port's lanes, for one turn.
+// resumeUnattended resumes the operations that wait on the iface's lanes, for one turn.
 // It returns the delay until the next turn; a negative delay means none.
 func (wi *workerIface) resumeUnattended() time.Duration {
 	w := &wi.w.t
@@ -322,7 +313,7 @@ func (wi *workerIface) resumeUnattended() time.Duration {
 		return resumeAgain
 	}
 	f, ok := wi.iface.(uct.Unattended)
-	if !ok || w.closed.Load() {
+	if !ok || w.life.closed() {
 		w.unlockShared()
 		return -1
 	}

@@ -88,7 +88,7 @@ func (s *sharedWait) run() (m Message, ended bool, err error) {
 func (s *sharedWait) outcome() (m Message, ended bool, err error) {
 	switch {
 	case s.id == 0:
-		if s.w.closed.Load() {
+		if s.w.life.closed() {
 			return m, true, ErrClosed
 		}
 		return m, false, nil
@@ -273,17 +273,4 @@ func (w *thread) acquireProgress() bool {
 	o.waking.Add(-1)
 	x.free()
 	return true
-}
-
-// endIdleWaits ends the waits without an operation with ErrClosed, after the worker has
-// closed.
-func (o *progressOwner) endIdleWaits() {
-	for x := o.first; x != nil; {
-		next := x.next
-		if x.id == 0 {
-			x.err = ErrClosed
-			o.resolveWaiter(x, causeDone)
-		}
-		x = next
-	}
 }

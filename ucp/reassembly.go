@@ -51,7 +51,7 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 	rx.addFragment(data)
 }
 
-// reassembleInto directs the remaining fragments of s's message to the receive in slot i.
+// reassembleInto directs the remaining fragments of rx's message to the receive in slot i.
 func (rx *rxConn) reassembleInto(i uint32) {
 	w := rx.w
 	rx.into, rx.recvSlot = reasmRecv, i
@@ -127,16 +127,7 @@ func (rx *rxConn) messageComplete() {
 	}
 }
 
-// matchPartial matches the message that is being reassembled from s with the receive in
-// slot i.
-func (rx *rxConn) matchPartial(i uint32) {
-	w := rx.w
-	copy(w.slab.Bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
-	w.freeBudgeted(rx.chunk)
-	rx.reassembleInto(i)
-}
-
-// dropPartial ends the message that is being reassembled from s, if any. Its receive completes
+// dropPartial ends the message that is being reassembled from rx, if any. Its receive completes
 // with st.
 func (rx *rxConn) dropPartial(st ucs.Status) {
 	w := rx.w
@@ -151,13 +142,5 @@ func (rx *rxConn) dropPartial(st ucs.Status) {
 	case reasmHandler:
 		w.freeBudgeted(rx.chunk)
 	default:
-	}
-}
-
-// setRecvErr records reason as the error of the receive that s's message goes to.
-func (rx *rxConn) setRecvErr(reason error) {
-	w := rx.w
-	if rx.into == reasmRecv {
-		w.slab.saveErr(rx.recvSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
 	}
 }

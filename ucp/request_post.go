@@ -126,15 +126,6 @@ func (w *thread) endSlow(i uint32, st ucs.Status) {
 	}
 }
 
-// partEnded counts the completion of one of several parts of the operation in slot i.
-func (b *slab) partEnded(i uint32, st ucs.Status) {
-	s := &b.Slots[i]
-	s.Parts--
-	if s.Status == ucs.OK {
-		s.Status = st
-	}
-}
-
 // childEnded counts the completion of the part in slot i with its parent. The last part
 // completes the parent.
 func (w *thread) childEnded(i uint32) {

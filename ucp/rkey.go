@@ -306,7 +306,7 @@ func (k *RemoteKey) release() {
 		if !l.emulOnly {
 			l.domain.ReleaseKey(l.rkey)
 		}
-		if !k.t.closing { // otherwise the worker closes its lanes
+		if !k.t.life.closing() { // otherwise the worker closes its lanes
 			k.t.releaseLane(l.lane)
 		}
 	}

@@ -20,7 +20,7 @@ type keyResolver struct {
 	ranked  wireup.Plan
 	refused []uct.Refusal
 	errs    []error
-	lanes   map[[2]int]*keyLane // unpacked keys by port and entry of the peer's address; nil: not possible
+	lanes   map[[2]int]*keyLane // unpacked keys by iface and entry of the peer's address; nil: not possible
 }
 
 // plan checks that the key belongs to the context of the endpoint's peer. It connects the

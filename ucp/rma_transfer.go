@@ -382,7 +382,7 @@ type zcopyFrom struct{ any, registered uint64 }
 
 func (f forms) none() bool { return f.short == 0 && f.bcopy == 0 }
 
-// zcopySavesCopy reports whether zcopy saves a copy: the port's device moves the bytes, and
+// zcopySavesCopy reports whether zcopy saves a copy: the iface's device moves the bytes, and
 // not the CPU in any case.
 func (wi *workerIface) zcopySavesCopy(l uct.Limit) bool {
 	a := wi.domain.Attr()

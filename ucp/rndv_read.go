@@ -44,17 +44,17 @@ type readOp struct {
 	_       uint64
 }
 
-// maxReusable is the number of closed regions that are kept of each port.
+// maxReusable is the number of closed regions that are kept of each iface.
 const maxReusable = 1024
 
-// canRead reports whether the port's device can read a peer's memory into local memory.
+// canRead reports whether the iface's device can read a peer's memory into local memory.
 func (wi *workerIface) canRead() bool {
 	a := wi.iface.Attr()
 	return wi.info.Kind == uct.DeviceNet && a.Ops.Has(uct.OpGetZcopy) && a.Get.MaxZcopy > 0 && a.Get.MaxVec > 0 &&
 		wi.domain.Attr().Register && wire.KeyHeaderLen+wi.domain.Attr().KeyLen <= a.AM.Bcopy
 }
 
-// register returns buf as memory of the port's domain. If buf lies in a region that the
+// register returns buf as memory of the iface's domain. If buf lies in a region that the
 // program registered, it uses that one. Otherwise it registers buf.
 func (wi *workerIface) register(buf []byte, need uct.MemFlags) (opMem, error) {
 	if m := wi.w.t.ctx.findRegion(buf, wi.w.t.locals[wi.index].Domain, need); m != nil {

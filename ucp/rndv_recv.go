@@ -32,7 +32,7 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 	w.matching.add(w.count, tag, unexpected{kind: unexpRTS, n: n, id: id, rx: rx.index})
 }
 
-// requestData requests n bytes from the sender of s, which sent an RTS with this id. They go
+// requestData requests n bytes from the sender of rx, which sent an RTS with this id. They go
 // into the buffer of slot i, as far as it is long enough. The receive in slot i completes
 // when they have arrived. It is truncated if n is larger than the buffer.
 func (rx *rxConn) requestData(i uint32, id, n uint64) {
@@ -104,7 +104,7 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 	}
 }
 
-// reject notifies the sender of s that its message with this id will not be
+// reject notifies the sender of rx that its message with this id will not be
 // received, and why.
 func (rx *rxConn) reject(id uint64, st ucs.Status, reason string) {
 	w := rx.w
@@ -150,7 +150,7 @@ func fetchesFrom(s *request.Slot, src *rxConn) bool {
 	return s.Op.Receives() && s.State == request.StateLive && request.As[recvOp](s).requested() && request.As[recvOp](s).rx == src.index
 }
 
-// failRendezvous fails the messages that s announced and the receives that
+// failRendezvous fails the messages that rx announced and the receives that
 // requested data from it.
 func (rx *rxConn) failRendezvous(reason error) {
 	w := rx.w
@@ -172,20 +172,16 @@ func (rx *rxConn) failRendezvous(reason error) {
 			}
 		}
 	}
+	name := ""
+	if rx.peer != 0 {
+		name = shortID(w.peers.UUID(rx.peer))
+	}
 	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
 		if r := &w.slab.Slots[i]; fetchesFrom(r, rx) {
-			w.slab.saveErr(uint32(i), &OpError{Op: r.Op.String(), Peer: rx.rxConnName(), Err: reason})
+			w.slab.saveErr(uint32(i), &OpError{Op: r.Op.String(), Peer: name, Err: reason})
 			w.completeFetch(uint32(i), ucs.PeerFailed)
 		}
 	}
-}
-
-func (rx *rxConn) rxConnName() string {
-	w := rx.w
-	if rx.peer == 0 {
-		return ""
-	}
-	return shortID(w.peers.UUID(rx.peer))
 }
 
 // sendByID returns the slot of the send with this id, if it goes to the sender of s. It

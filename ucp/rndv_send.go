@@ -202,7 +202,7 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 	w.closeIfDrained(lane)
 }
 
-// handleFlowControl receives a wire.FlowControl: the sender of s forbids eager messages (on is 1) or
+// handleFlowControl receives a wire.FlowControl: the sender of rx forbids eager messages (on is 1) or
 // allows them again.
 func (wi *workerIface) handleFlowControl(rx *rxConn, on uint64, data []byte) {
 	w := &wi.w.t

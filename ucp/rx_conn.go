@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/goucx/goucx/ucp/internal/pool"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup"
@@ -26,7 +27,7 @@ type rxConn struct {
 	peer           wireup.PeerID // 0: unknown
 	partialAddr    []byte        // first part of the sender's address
 	replyLane      uint32        // lane to the sender; 0: none yet
-	replySent      bool          // a message that the sender waits for was sent on reply
+	replySent      bool          // a message that the sender waits for was sent on replyLane
 	oldReplyLanes  []uint32      // failed lanes, not reported yet, on which such messages were sent
 	rndvOnlyAge    uint32        // 1 + messages since the sender was requested to use rendezvous only; 0: it was not
 	emulErr        ucs.Status    // first error of its emulated operations; its next flush returns it
@@ -93,7 +94,7 @@ func (wi *workerIface) handlePeerAddress(rx *rxConn, follow uint64, data []byte)
 	rx.peer = peer
 }
 
-// openReplyLane returns the lane to the sender of s, and opens it if needed. It returns 0 if
+// openReplyLane returns the lane to the sender of rx, and opens it if needed. It returns 0 if
 // the sender is unknown or not reachable.
 func (rx *rxConn) openReplyLane() uint32 {
 	w := rx.w
@@ -115,7 +116,7 @@ func (rx *rxConn) openReplyLane() uint32 {
 }
 
 // reconnectReplyLane replaces a reply lane whose connection has failed before the failure was
-// reported to UCP: the sender of s has made another connection. Operations that wait for
+// reported to UCP: the sender of rx has made another connection. Operations that wait for
 // the report stay with the old lane.
 //
 //go:noinline
@@ -133,15 +134,15 @@ func (rx *rxConn) reconnectReplyLane() uint32 {
 	return rx.openReplyLane()
 }
 
-// leaveReplyLane detaches s from its reply lane, whose connection has failed, and remembers the lane
-// in left. Later replies use another lane.
+// leaveReplyLane detaches rx from its reply lane, whose connection has failed, and remembers the lane
+// in oldReplyLanes. Later replies use another lane.
 func (rx *rxConn) leaveReplyLane() {
 	rx.oldReplyLanes = append(rx.oldReplyLanes, rx.replyLane)
 	rx.replyLane, rx.replySent = 0, false
 }
 
 // detachLane removes lane i, which has failed, from s. It reports whether a message that the
-// sender of s waits for may be lost with it.
+// sender of rx waits for may be lost with it.
 func (rx *rxConn) detachLane(i uint32) (lost bool) {
 	if rx.replyLane == i {
 		lost = rx.replySent
@@ -154,7 +155,7 @@ func (rx *rxConn) detachLane(i uint32) (lost bool) {
 	return lost
 }
 
-// releaseReplyLane drops the reference of s to its reply lane.
+// releaseReplyLane drops the reference of rx to its reply lane.
 func (rx *rxConn) releaseReplyLane() {
 	w := rx.w
 	lane := rx.replyLane
@@ -192,7 +193,7 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 	wi.lastRx = nil
 	rx.releaseReplyLane()
 	left := rx.oldReplyLanes
-	rx.oldReplyLanes = nil // closeLane looks at s.left
+	rx.oldReplyLanes = nil // closeLane looks at it
 	for _, i := range left {
 		w.releaseReplyRef(i)
 	}
@@ -205,7 +206,9 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 
 // failRxConn fails the messages and the data that were expected from s.
 func (rx *rxConn) failRxConn(reason error) {
-	rx.setRecvErr(reason)
+	if rx.into == reasmRecv {
+		rx.w.slab.saveErr(rx.recvSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
+	}
 	rx.dropPartial(ucs.PeerFailed)
 	rx.failRendezvous(reason)
 }

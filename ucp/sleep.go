@@ -30,7 +30,7 @@ const (
 	serviceShare = 16
 	// maxSpurious is the number of consecutive spurious wake-ups, each after less
 	// than spuriousTime, that a sleeper accepts. After them it sleeps once without the
-	// ifaces, for at most soon.
+	// ifaces, for at most shortSleep.
 	maxSpurious  = 7
 	spuriousTime = 20 * time.Microsecond
 )
@@ -40,9 +40,9 @@ const (
 type sleeper struct {
 	spin    ucs.Time       // spin time before a sleep; < 0: never sleep
 	after   uint32         // idle passes before the spin time is checked
-	set     *shmem.PollSet // the worker's EventFD, then those of the ports
+	set     *shmem.PollSet // the worker's EventFD, then those of the ifaces
 	none    *shmem.PollSet // the empty set
-	unarmed bool           // a port has no EventFD, so it cannot wake the sleeper
+	unarmed bool           // an iface has no EventFD, so it cannot wake the sleeper
 
 	ends <-chan struct{} // Done channel of the context whose end calls Signal
 	stop func() bool     // stops that call
@@ -108,10 +108,22 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 			d = evictInterval // connections may become idle
 		}
 	}
-	switch st := w.polling.armIfaces(); {
-	case st == ucs.Busy:
-		return
-	case st != ucs.OK || s.unarmed:
+	short := s.unarmed // something will be due that causes no wake-up
+	for _, wi := range w.polling.ifaces {
+		if wi.state == ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
+			continue // armed, and not progressed since
+		}
+		switch wi.arm(uct.EventRecv | uct.EventSend) {
+		case ucs.OK, ucs.Unsupported:
+		case ucs.Busy: // there is something to progress already
+			w.polling.forceSlowPoll()
+			return
+		default:
+			short = true
+		}
+	}
+	switch {
+	case short:
 		d = shortSleep
 	case d < 0 && w.polling.serviceInterval > 0:
 		d = w.polling.serviceInterval
@@ -163,26 +175,6 @@ func (p *polling) sleepBriefly(multi bool) {
 	case !p.lowerSignal():
 		_, _ = p.sleeper.set.Wait(1, memPollSleep)
 	}
-}
-
-// armIfaces arms all ifaces. It returns Busy if there is something to progress already, and
-// InProgress if something will be due that causes no wake-up.
-func (p *polling) armIfaces() ucs.Status {
-	all := ucs.OK
-	for _, wi := range p.ifaces {
-		if wi.state == ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
-			continue // armed, and not progressed since
-		}
-		switch wi.arm(uct.EventRecv | uct.EventSend) {
-		case ucs.OK, ucs.Unsupported:
-		case ucs.Busy:
-			p.forceSlowPoll()
-			return ucs.Busy
-		default:
-			all = ucs.InProgress
-		}
-	}
-	return all
 }
 
 // forceSlowPoll makes the next pass look at all ifaces.
@@ -242,7 +234,7 @@ func (w *Worker) openWakeup() error {
 func (w *Worker) EventFD() (int, error) {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.t.closed.Load() {
+	if w.t.life.closed() {
 		return -1, fmt.Errorf("event descriptor: %w", ErrClosed)
 	}
 	if w.t.polling.slow.set == nil {
@@ -256,7 +248,7 @@ func (w *Worker) EventFD() (int, error) {
 func (w *Worker) Arm() error {
 	w.t.lock()
 	defer w.t.unlock()
-	if w.t.closed.Load() {
+	if w.t.life.closed() {
 		return fmt.Errorf("arm: %w", ErrClosed)
 	}
 	if w.t.polling.slow.set == nil {
@@ -283,21 +275,15 @@ func (w *Worker) Arm() error {
 	if sweep := w.t.slab.SweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
 		within = sweep
 	}
-	w.t.polling.wake.within(within, w.t.polling.signal)
-	return nil
-}
-
-// within schedules a call of signal after every, unless within is called again before. If
-// every is 0 it schedules none.
-func (k *wakeup) within(every time.Duration, signal func()) {
-	switch {
-	case every == 0:
+	switch k := &w.t.polling.wake; { // a call of signal after within, unless Arm is called again before
+	case within == 0:
 		k.stop()
 	case k.serviceTimer == nil:
-		k.serviceTimer = time.AfterFunc(every, signal)
+		k.serviceTimer = time.AfterFunc(within, w.t.polling.signal)
 	default:
-		k.serviceTimer.Reset(every)
+		k.serviceTimer.Reset(within)
 	}
+	return nil
 }
 
 func (k *wakeup) stop() {

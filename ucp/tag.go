@@ -204,7 +204,7 @@ func (e Endpoint) tagSendUnlock(p []byte, tag Tag) Request {
 //go:noinline
 func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 	w.owner.lockShared()
-	if w.closing {
+	if w.life.closing() {
 		w.unlockShared()
 		return RecvRequest{w.refuse(request.TagRecv, Endpoint{}, ucs.Closed)}
 	}

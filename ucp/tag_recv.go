@@ -195,7 +195,11 @@ func (w *thread) deliverUnexpected(i, id uint32) {
 	w.matching.freeUnexpected(id)
 	switch u.kind {
 	case unexpPartial:
-		w.rxConns[u.rx].matchPartial(i)
+		// The rest of the message goes directly to the receive.
+		rx := w.rxConns[u.rx]
+		copy(w.slab.Bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
+		w.freeBudgeted(rx.chunk)
+		rx.reassembleInto(i)
 	case unexpRTS:
 		rx := w.rxConns[u.rx]
 		rx.pendingReplies--
@@ -317,7 +321,7 @@ func (t MatchedMessage) Recv(p []byte) RecvRequest {
 	if id == 0 {
 		return RecvRequest{}
 	}
-	if w.closing {
+	if w.life.closing() {
 		w.matching.unexpected[id].matchedSlot = 0
 		w.dropMatched(id)
 		return RecvRequest{w.refuse(request.TagRecv, Endpoint{}, ucs.Closed)}

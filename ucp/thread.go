@@ -1,8 +1,6 @@
 package ucp
 
 import (
-	"sync/atomic"
-
 	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -62,9 +60,8 @@ type thread struct {
 	emul      emulOps
 	owner     progressOwner
 
-	show    *display // nil: the worker publishes no live statistics
-	closing bool
-	closed  atomic.Bool
+	show *display // nil: the worker publishes no live statistics
+	life workerLife
 }
 
 // lock and unlock guard the worker with ThreadMulti. With other modes they do nothing.
@@ -85,13 +82,13 @@ func (w *thread) unlock() {
 // because the caller holds the progress ownership. Pointers into the slab, the lanes and
 // the rx connections are invalid after relockAfterCallback.
 func (w *thread) unlockForCallback() {
-	if w.am.multi || w.closed.Load() {
+	if w.am.multi || w.life.closed() {
 		w.unlockShared()
 	}
 }
 
 func (w *thread) relockAfterCallback() {
-	if w.am.multi || w.closed.Load() {
+	if w.am.multi || w.life.closed() {
 		w.owner.lockPass()
 	}
 }
@@ -104,7 +101,7 @@ const (
 )
 
 // lockShared takes the worker's lock for a post or a look. A goroutine that progresses in a
-// loop holds the lock nearly all the time. So lockSlow counts the waiting posts in want,
+// loop holds the lock nearly all the time. So lockSlow counts the waiting posts in lockWaiters,
 // and passes of progress let them go first.
 func (o *progressOwner) lockShared() {
 	if !o.mu.TryLock() {

@@ -122,7 +122,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	var p waitLoop
 	for {
-		if w.t.closed.Load() {
+		if w.t.life.closed() {
 			return ErrClosed
 		}
 		if err := p.after(ctx, &w.t, w.t.progress(), 0); err != nil {
@@ -148,7 +148,7 @@ func (w *thread) waitUntil(ctx context.Context, cond func() bool) error {
 	}
 	var p waitLoop
 	for !cond() {
-		if w.closed.Load() {
+		if w.life.closed() {
 			return ErrClosed
 		}
 		p.n++
@@ -184,23 +184,6 @@ func (r Request) waitBounded() (ended bool, err error) {
 		err = ErrTimeout
 	}
 	return false, fmt.Errorf("close: %s: %w", r, err)
-}
-
-// among follows each pass over all of ws. n is the number of items handled.
-func (p *waitLoop) among(ws []*Worker, n int) {
-	p.n++
-	p.did += uint32(n)
-	if p.n < ctxPasses {
-		return
-	}
-	if p.n = 0; p.count() < spinPasses {
-		return
-	}
-	if w := ws[0]; w.t.polling.sleeper.set != nil {
-		w.t.polling.sleepBriefly(w.t.am.multi)
-	} else {
-		cpu.Yield()
-	}
 }
 
 // ReportWaits implements uct.WaitReporter. It reports where this worker waits for a peer,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
@@ -54,6 +55,31 @@ type Worker struct {
 	closeDone chan struct{} // closed when Close returns, with ThreadMulti
 }
 
+// workerLife is the life of a worker: open, then closing, then closed. A worker that is closing
+// refuses new operations. A closed one has no iface. The thread's lock guards the changes.
+type workerLife struct{ state atomic.Uint32 }
+
+const (
+	workerOpen uint32 = iota
+	workerClosing
+	workerClosed
+	numWorkerStates
+)
+
+// enter changes to the next state. It panics if that state must not follow.
+func (l *workerLife) enter(to uint32) {
+	if from := l.state.Load(); to != from+1 || to >= numWorkerStates {
+		panic(fmt.Sprintf("ucp: a worker in state %d enters state %d", from, to))
+	}
+	l.state.Store(to)
+}
+
+// closing reports whether the worker is closing or closed.
+func (l *workerLife) closing() bool { return l.state.Load() != workerOpen }
+
+// closed reports whether the worker is closed.
+func (l *workerLife) closed() bool { return l.state.Load() == workerClosed }
+
 // NewWorker creates a worker with an iface on every usable device.
 func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	if c.Mode > ThreadSingle {
@@ -86,8 +112,20 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	_ = w.t.stats.Add("ucp", w.t.count) // the first, so its name is not taken
 	w.t.slab.init(&w.t.pool)
 	w.t.am.init(&w.t, c.Mode == ThreadMulti)
-	w.t.polling.slow.init(x.settings)
-	w.initTags(c)
+	w.t.polling.slow = slowPoll{
+		everyPasses: uint32(rowSlowPasses.Get(x.settings)), every: ucs.Time(rowSlowInterval.Get(x.settings)), all: !rowIdleSkip.Get(x.settings),
+	}
+	w.t.rndvThresh = uint64(rowRndvThresh.Get(x.settings).Or(autoRndvThresh))
+	w.t.zcopyFrom = autoZcopyFrom
+	if z := rowZcopyThresh.Get(x.settings); !z.Auto {
+		n := uint64(z.Or(0))
+		w.t.zcopyFrom = zcopyFrom{n, n}
+	}
+	w.t.maxCredits = uint32(rowRndvOutstanding.Get(x.settings))
+	w.t.matching.budget.limit = uint64(rowUnexpectedBudget.Get(x.settings))
+	if c.UnexpectedBudget > 0 {
+		w.t.matching.budget.limit = uint64(c.UnexpectedBudget)
+	}
 	w.openIfaces(domains)
 	w.t.polling.ifaces = w.t.ifaces
 	if len(w.t.ifaces) == 0 {
@@ -193,7 +231,7 @@ func (w *Worker) Close() error {
 		w.t.unlock()
 		return fmt.Errorf("close worker: %w", err)
 	}
-	if w.t.closing {
+	if w.t.life.closing() {
 		done := w.closeDone
 		w.t.unlock()
 		if done == nil {
@@ -206,7 +244,7 @@ func (w *Worker) Close() error {
 			return fmt.Errorf("close worker: another goroutine is closing it: %w", ErrTimeout)
 		}
 	}
-	w.t.closing = true
+	w.t.life.enter(workerClosing)
 	if w.t.am.multi { // with other modes no goroutine waits for it
 		w.closeDone = make(chan struct{})
 		defer close(w.closeDone)
@@ -219,9 +257,16 @@ func (w *Worker) Close() error {
 		return fmt.Errorf("close worker: %w", errors.Join(err, errCallbackRuns))
 	}
 	w.t.endAll(ucs.Closed)
-	w.t.closed.Store(true)
+	w.t.life.enter(workerClosed)
 	err = errors.Join(err, w.closeIfaces())
-	w.t.owner.endIdleWaits()
+	for x := w.t.owner.first; x != nil; { // waits without an operation
+		next := x.next
+		if x.id == 0 {
+			x.err = ErrClosed
+			w.t.owner.resolveWaiter(x, causeDone)
+		}
+		x = next
+	}
 	w.t.owner.transfer(&w.t.slab)
 	if !w.t.locked {
 		// From now on every call takes the slow path, which checks closing.

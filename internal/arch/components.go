@@ -44,6 +44,7 @@ var components = []component{
 	{"polling", "polling", []string{"progress.go", "sleep.go", "wait.go"}, []touch{
 		{"callbacks.go", "moreWork", "a due callback ends the short pass, in one store"},
 		{"callbacks.go", "active", "the last callback restores the short pass"},
+		{"endpoint_close.go", "sleeper", "a closing context waits with several workers at once"},
 		{"fail.go", "moreWork", "a due callback ends the short pass, in one store"},
 	}},
 }

@@ -87,9 +87,13 @@ func factories(t *testing.T) []Factory {
 	if os.Getenv("GOUCX_TEST_LONG") != "" {
 		one, two = nil, nil
 	}
-	alone := over(t, "self", nil, nil, "self")
+	var both []ucp.ThreadMode // nil
+	if race.Enabled && !suitetest.All() {
+		both = two
+	}
+	alone := over(t, "self", both, nil, "self")
 	alone.Alone = true
-	fs := []Factory{alone, over(t, "shm", nil, nil, "shm")}
+	fs := []Factory{alone, over(t, "shm", both, nil, "shm")}
 	switch {
 	case suitetest.All():
 	case race.Enabled:
