@@ -1,9 +1,7 @@
 package platform
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"sync"
 )
 
@@ -44,36 +42,6 @@ func Probe() Report {
 var probed = sync.OnceValue(func() Report {
 	return Report{Features: probe(), Identity: Self()}
 })
-
-// Feature returns the feature with that name. An unknown name is not available, with a
-// reason.
-func (r Report) Feature(name string) Feature {
-	for _, f := range r.Features {
-		if f.Name == name {
-			return f
-		}
-	}
-	return Feature{Name: name, Reason: "not probed"}
-}
-
-// Missing returns the features that are not available.
-func (r Report) Missing() []Feature {
-	return slices.DeleteFunc(slices.Clone(r.Features), func(f Feature) bool { return f.Available })
-}
-
-// String returns a table with a line per feature.
-func (r Report) String() string {
-	var b strings.Builder
-	for _, f := range r.Features {
-		state := "yes"
-		if !f.Available {
-			state = "no"
-		}
-		line := fmt.Sprintf("%-20s %-3s  %s", f.Name, state, f.Reason)
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
-	}
-	return b.String()
-}
 
 // featureOf returns the Feature for the result of a try.
 func featureOf(name string, err error) Feature {

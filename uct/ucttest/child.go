@@ -125,15 +125,10 @@ func (c *child) execute(n *controlMsg) {
 	default:
 		reply.Err = "unknown command"
 	}
-	reply.Err += c.fault()
-	c.reply(reply)
-}
-
-func (c *child) fault() string {
 	if c.node.env.Failed() {
-		return "failed, see its output"
+		reply.Err += "failed, see its output"
 	}
-	return ""
+	c.reply(reply)
 }
 
 // add executes n.N fetching adds on the first process's word.

@@ -87,9 +87,7 @@ func closeInFlight(e *env) {
 // closeInFlightLast: an iface counts a connection as active until its tokens in flight have
 // completed, even if the peer has closed its side before. An inactive iface gets no progress.
 func closeInFlightLast(e *env) {
-	a, b := e.two()
-	e.needsFailure(a)
-	e.needs(a, uct.OpAMShort, "AM short")
+	a, b := e.twoToFail()
 	for round := range 20 {
 		ours, theirs := e.connect(a, b), e.connect(b, a)
 		r := e.anyRegion(b, a)
@@ -112,9 +110,7 @@ func closeInFlightLast(e *env) {
 // closeReported: the receiver gets a report of a peer that closed in order, once, after its last
 // message.
 func closeReported(e *env) {
-	a, b := e.two()
-	e.needsFailure(b)
-	e.needs(a, uct.OpAMShort, "AM short")
+	a, b := e.twoToFail()
 	l := e.connect(a, b)
 	l.firstMessage()
 	for i := range uint64(10) {

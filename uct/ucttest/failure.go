@@ -29,12 +29,19 @@ func (e *env) needsFailure(n *node) {
 	}
 }
 
+// twoToFail is two for cases with short active messages in which a peer's end is reported.
+func (e *env) twoToFail() (a, b *node) {
+	e.Helper()
+	a, b = e.two()
+	e.needsFailure(a)
+	e.needs(a, uct.OpAMShort, "AM short")
+	return a, b
+}
+
 // connectToClose connects two ifaces; the case closes the second.
 func (e *env) connectToClose() (l *link, r *region) {
 	e.Helper()
-	a, b := e.two()
-	e.needsFailure(a)
-	e.needs(a, uct.OpAMShort, "AM short")
+	a, b := e.twoToFail()
 	l, r = e.connect(a, b), e.anyRegion(b, a)
 	l.firstMessage()
 	a.mayFail = true
@@ -189,9 +196,7 @@ func failureIsolated(e *env) {
 // by the source of its messages and after the last of them. The endpoint stays usable. If the peer
 // connects again, its next close is reported like the first.
 func failureOneSide(e *env) {
-	a, b := e.two()
-	e.needsFailure(a)
-	e.needs(a, uct.OpAMShort, "AM short")
+	a, b := e.twoToFail()
 	ours := e.connect(a, b)
 	for round := range 3 {
 		theirs := e.connect(b, a)
@@ -222,9 +227,7 @@ func failureOneSide(e *env) {
 // failureDisconnect: the receiver ends a connection from a callback. Both ends fail, once. Others
 // keep working, and the peer may connect again.
 func failureDisconnect(e *env) {
-	a, b := e.two()
-	e.needsFailure(a)
-	e.needs(a, uct.OpAMShort, "AM short")
+	a, b := e.twoToFail()
 	l, other := e.connect(a, b), e.connect(e.node(), b)
 	exchange(other, nil)
 	b.iface.Disconnect(1 << 20)

@@ -163,17 +163,7 @@ func orderManyToOne(e *env) {
 	const senders = 4
 	a, b := e.two()
 	e.needs(a, uct.OpAMShort, "AM short")
-	got := make([]sequence, senders)
-	source := make([]uint32, senders)
-	b.onMessage = func(m message) {
-		if source[m.id] == 0 {
-			source[m.id] = m.rxConn
-		}
-		if source[m.id] != m.rxConn {
-			e.Errorf("sender %d has sources %d and %d", m.id, source[m.id], m.rxConn)
-		}
-		got[m.id].take(b, m)
-	}
+	in := newInbound(b, senders)
 	ss, nodes := make([]*sender, senders), []*node{b}
 	for i := range ss {
 		n := a
@@ -183,7 +173,7 @@ func orderManyToOne(e *env) {
 		ss[i] = newSender(e.connect(n, b), uint64(i))
 		nodes = append(nodes, n)
 	}
-	e.takeTurns(ss, got, nodes)
+	e.takeTurns(ss, in.got, nodes)
 }
 
 // orderTwoEndpoints: each endpoint of one iface keeps its order.

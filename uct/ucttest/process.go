@@ -147,10 +147,15 @@ func (e *env) pairWith(p *process) (*node, *link) {
 	if reachable, reason := a.iface.Reachable(p.addr); !reachable {
 		e.notApplicable("another process is not reachable: " + reason)
 	}
-	own := a.address()
-	p.call(controlMsg{Op: "connect", Device: own.Device, Iface: own.Iface}, a)
-	l := e.dial(a, a, p.addr)
-	return a, l
+	return a, a.join(p)
+}
+
+// join connects n and p's iface, both ways.
+func (n *node) join(p *process) *link {
+	n.env.Helper()
+	own := n.address()
+	p.call(controlMsg{Op: "connect", Device: own.Device, Iface: own.Iface}, n)
+	return n.env.dial(n, n, p.addr)
 }
 
 // child is the state of the second process.

@@ -186,7 +186,8 @@ func (q *qp) handleResponse(p *packet) bool {
 }
 
 // retire treats all packets before una as acknowledged and completes their work
-// requests. It returns false if a READ or atomic response before una is missing.
+// requests. It returns false if a READ or atomic response before una is missing. Then una
+// advances only to that response, and nothing behind it completes.
 //
 // A peer without PeerProbe is then asked for that response again: the requester goes
 // back to it, once for each stream of responses. The PSNs of one stream increase, so its
@@ -213,6 +214,7 @@ func (q *qp) retire(una verbs.PSN) bool {
 			}
 			break
 		}
+		// A local invalidate has no PSN: it completes once it is executed.
 		if w.numPSNs > 0 && una.Before(w.psn.Add(int(w.numPSNs))) || w.numPSNs == 0 && !w.done {
 			break
 		}
@@ -243,7 +245,8 @@ func (q *qp) retireData(una verbs.PSN) {
 }
 
 // advanceUna records that packets before una are acknowledged. It restarts the
-// retransmission timer and the retry counts.
+// retransmission timer and the retry counts: only a peer that acknowledges nothing at all
+// uses up the retries. The window grows, and the round trip is measured.
 func (q *qp) advanceUna(una verbs.PSN) {
 	r := &q.req
 	if n := una.Diff(r.una); n > 0 {
@@ -270,7 +273,8 @@ func (q *qp) completeFailed() {
 }
 
 // failSend completes the oldest work request with status and moves the queue pair to
-// the error state.
+// the error state, which flushes all others. The program sees one error, at the work
+// request that caused it or at the oldest that depends on it.
 func (q *qp) failSend(status verbs.WCStatus) {
 	r := &q.req
 	if r.head != q.sq.end() {
@@ -287,7 +291,8 @@ var sendWCOps = [...]verbs.WCOpcode{
 }
 
 // completeSend completes the oldest work request. It posts a completion if the work request
-// is signaled or has failed.
+// is signaled or has failed. The store to sq.head hands its slot back to the posters. It
+// comes last, because a poster may overwrite the work request at once.
 func (q *qp) completeSend(w *wqe, status verbs.WCStatus) {
 	r := &q.req
 	if status != verbs.WCSuccess || (w.flags|q.alwaysFlags)&verbs.SendSignaled != 0 {
@@ -300,7 +305,7 @@ func (q *qp) completeSend(w *wqe, status verbs.WCStatus) {
 }
 
 // flushSends completes all queued work requests with WCFlushErr and resets the
-// requester.
+// requester. Nothing is outstanding after it: late responses are duplicates.
 func (q *qp) flushSends() {
 	r := &q.req
 	for r.head != q.sq.end() {
@@ -319,7 +324,9 @@ func (q *qp) expireTimers(now ucs.Time) ucs.Time {
 	r, s := &q.req, &q.rsp
 	next := never
 
-	// Requester: RNR pause, or else time-out and probe. lastProgress is when una last
+	// Requester: RNR pause, or else time-out and probe. A time-out goes back to the oldest
+	// packet. With probes that one is sent alone (probe.pending): its response shows which
+	// of the others the peer has. The window is halved, as after any loss. lastProgress is when una last
 	// advanced, or the first check after that: the timer starts with the first check. A
 	// full inbox of the peer counts as an outstanding packet, and consuming it as progress.
 	if r.rnrWait < 0 {

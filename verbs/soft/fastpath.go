@@ -138,7 +138,7 @@ func (q *qp) handleFastCell(c *cell, now ucs.Time) bool {
 //hot:bench BenchmarkSmallStream
 func (q *qp) addFast(t *udp.Batch, most int) bool {
 	r := &q.req
-	if !t.GSO {
+	if t.State == udp.Singles {
 		return false
 	}
 	open := shortPackets*r.window.cur - r.psn.Diff(r.una)

@@ -82,12 +82,6 @@ func (b *inbox) ready() bool {
 	return g.at(h).seq.Load() == h+1 || g.next.Load() != nil
 }
 
-// consumed returns how many packets have been read.
-func (b *inbox) consumed() uint32 {
-	g := b.readRing.Load()
-	return g.base + g.head.Load()
-}
-
 // claim reserves a cell for a packet. The caller publishes the packet by storing seq in
 // the cell. It returns nil if the inbox is full.
 func (b *inbox) claim() (c *cell, seq uint32) {

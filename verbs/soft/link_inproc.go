@@ -158,7 +158,8 @@ func (q *qp) inboxFull() bool {
 // peerConsumes reports whether the peer has consumed packets of its inbox since the last
 // call.
 func (q *qp) peerConsumes() bool {
-	h := q.route.peer.inbox.consumed()
+	g := q.route.peer.inbox.readRing.Load()
+	h := g.base + g.head.Load()
 	moved := h != q.peerConsumed
 	q.peerConsumed = h
 	return moved
@@ -192,9 +193,12 @@ func (d *device) drain(now ucs.Time) int {
 				q.rxOwned = true
 			}
 		}
-		if q == nil {
+		switch {
+		case q == nil:
 			d.counts.add(cntDroppedQPN, 1)
-		} else if q.acceptsSource(c.from) && !q.handleFastCell(c, now) {
+		case q.typ == verbs.RC && (q.route.peer == nil || q.route.peer.index != c.from):
+			d.counts.add(cntDroppedSource, 1)
+		case !q.handleFastCell(c, now):
 			d.handleCell(q, c, now)
 		}
 		if c.flags&cellBody != 0 {
@@ -211,16 +215,6 @@ func (d *device) drain(now ucs.Time) int {
 	return n
 }
 
-// acceptsSource reports whether q accepts packets of that device. It counts a packet that q
-// drops.
-func (q *qp) acceptsSource(from uint32) bool {
-	if q.typ == verbs.RC && (q.route.peer == nil || q.route.peer.index != from) {
-		q.d.counts.add(cntDroppedSource, 1)
-		return false
-	}
-	return true
-}
-
 // handleCell handles a cell for q. The caller owns q.
 func (d *device) handleCell(q *qp, c *cell, now ucs.Time) {
 	p := &d.rxPacket
@@ -234,19 +228,14 @@ func (d *device) handleCell(q *qp, c *cell, now ucs.Time) {
 		return
 	}
 	if q.typ == verbs.UD {
-		d.setSender(p, c.from)
+		p.sgid, p.slid = verbs.GID{}, 0
+		if o := d.conf.Switch.device(c.from); o != nil {
+			p.sgid, p.slid = o.gid, o.lid
+		}
 	}
 	if p.batchMore > 0 {
 		q.handleBatch(p, now)
 		return
 	}
 	q.handlePacket(p, now)
-}
-
-// setSender sets the source address of a datagram.
-func (d *device) setSender(p *packet, from uint32) {
-	p.sgid, p.slid = verbs.GID{}, 0
-	if o := d.conf.Switch.device(from); o != nil {
-		p.sgid, p.slid = o.gid, o.lid
-	}
 }

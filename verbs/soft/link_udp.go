@@ -74,24 +74,20 @@ func (l udpLink) hasPackets() bool { return false }
 func (l udpLink) close() error { return l.d.udp.Close() }
 
 // deferSend reports whether the posted packets are batched with later ones. If so it
-// marks q, so that a later pass sends them. The caller owns q.
+// marks q, so that a later pass sends them. The first post of a pass is sent at once,
+// unless many packets are outstanding. The caller owns q.
 func (q *qp) deferSend() bool {
-	if q.d.kind != overUDP || q.typ != verbs.RC || !q.shouldBatch() {
+	if q.d.kind != overUDP || q.typ != verbs.RC {
+		return false
+	}
+	passes := q.d.passes.Load()
+	first := q.lastPasses != passes
+	q.lastPasses = passes
+	if q.unsent() >= batchLimit || first && q.req.outstanding() <= batchAbove {
 		return false
 	}
 	q.d.markDirty(q)
 	return true
-}
-
-// shouldBatch reports whether a post is to be batched with later ones. The first post of a
-// pass is not, unless many packets are outstanding. The caller owns q.
-func (q *qp) shouldBatch() bool {
-	r := &q.req
-	passes := q.d.passes.Load()
-	first := q.lastPasses != passes
-	q.lastPasses = passes
-	open := r.outstanding()
-	return q.unsent() < batchLimit && !(first && open <= batchAbove)
 }
 
 // unsent returns how many packets are queued and not sent.
@@ -105,7 +101,8 @@ func (q *qp) unsent() int {
 }
 
 // delaySend reports whether everything that could be sent is delayed to form a larger
-// batch.
+// batch. An ACK alone is delayed until the socket has been found empty. It may then cover
+// more packets, or be sent in the batch of a request if the program responds.
 func (q *qp) delaySend(now ucs.Time) bool {
 	s := &q.rsp
 	if s.pendingResponses != 0 || s.nak != 0 || s.ackState == ackDue && q.route.foreign {
@@ -114,15 +111,7 @@ func (q *qp) delaySend(now ucs.Time) bool {
 	if n := q.unsent(); n > 0 {
 		return q.delayBatch(n, now)
 	}
-	return s.ackState == ackDue && q.delayAck()
-}
-
-// delayAck reports whether an ACK is delayed, until the socket has been found empty. It
-// may then cover more packets, or be sent in the batch of a request if the program
-// responds.
-func (q *qp) delayAck() bool {
-	s := &q.rsp
-	return !s.longAckReq && s.unacked < maxUnackedShort && q.d.socketEmpty.Load() == 0
+	return s.ackState == ackDue && !s.longAckReq && s.unacked < maxUnackedShort && q.d.socketEmpty.Load() == 0
 }
 
 // maxUnackedShort is the most short messages that one ACK covers, even if the socket has
@@ -300,7 +289,7 @@ func (d *device) receiveUDP(now ucs.Time) int {
 	if len(all) == 0 {
 		empty = 1
 	}
-	storeRelease32(&d.socketEmpty, empty) // before the packets are acknowledged: delayAck reads it
+	storeRelease32(&d.socketEmpty, empty) // before the packets are acknowledged: delaySend reads it
 	for _, g := range all {
 		var q *qp
 		for i, all := 0, g.Packets(); i < all; i++ {

@@ -57,7 +57,12 @@ type requester struct {
 }
 
 // nextRequest builds the next packet of the send queue. It returns false if there is
-// none or if sending must wait.
+// none or if sending must wait: for an RNR pause, a fence, outstanding READs, the window,
+// or a state in which nothing new starts. Whatever ends the wait makes transmit run
+// again, so no work request is forgotten.
+//
+// A work request that fails locally stops the queue. It completes with its error once
+// all before it have completed (completeFailed), as an adapter does.
 func (q *qp) nextRequest(p *packet) bool {
 	r := &q.req
 	tail := q.sq.end()
@@ -115,10 +120,12 @@ func (q *qp) nextRequest(p *packet) bool {
 
 // outstanding returns how many packets are outstanding, less the peer's messages received
 // since the last ACK. In a request-response pattern messages imply ACKs, and real ACKs
-// are then rare.
+// are then rare. It is an estimate for batching alone; the window counts all packets
+// without an ACK.
 func (r *requester) outstanding() int { return r.psn.Diff(r.una) - r.impliedAcks }
 
-// updateSndMax records that the packets before psn have been sent.
+// updateSndMax records that the packets before psn have been sent. A request to the peer
+// also begins a new run of unacknowledged messages at the responder.
 func (q *qp) updateSndMax() {
 	q.rsp.unackedRun = 0
 	r := &q.req
@@ -141,6 +148,10 @@ var dataOps = [...][4]wire.Opcode{
 
 // buildRequest builds the next packet of w and advances the send position. It returns
 // false with w.status set if the payload's memory is not valid.
+//
+// The packet follows from w and its number alone, so a retransmission has the headers of
+// the first transmission. Only AckReq may differ. The payload is read again: the program
+// must not change it before the work request completes.
 func (q *qp) buildRequest(w *wqe, p *packet) bool {
 	r := &q.req
 	p.DestQP, p.PSN, p.PKey = q.dest, r.psn, q.pkey
@@ -171,6 +182,8 @@ func (q *qp) buildRequest(w *wqe, p *packet) bool {
 		return true
 	}
 
+	// The next packet of a SEND or WRITE. Only the first has a RETH, only the last the
+	// immediate data.
 	off := int(r.sent) * q.mtu
 	n := min(int(w.n)-off, q.mtu)
 	ops := &dataOps[w.op&15]
@@ -210,7 +223,8 @@ func (q *qp) nextPart(w *wqe) int {
 }
 
 // gather makes n bytes of w's data, starting at off, the payload of p. It returns false
-// if a key is not valid.
+// if a key is not valid. The payload is referenced, not copied. After a time-out it is
+// marked for copying: the peer may have the data, so the program may be changing it.
 func (q *qp) gather(w *wqe, off, n int, p *packet) bool {
 	p.n, p.nsg, p.inline, p.retransmitted = n, 0, false, q.req.retries != q.req.retryCnt
 	if n == 0 {

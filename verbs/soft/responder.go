@@ -104,6 +104,11 @@ const (
 // acknowledges duplicates again, and keeps or drops requests after a missing one. The
 // caller owns the queue pair.
 //
+// The steps are: order, place in the message, rights and memory, payload, state,
+// completion, acknowledgement. A step that fails schedules a NAK and returns. The
+// requester sees the first failure alone, so the order of the checks is part of the
+// protocol: a SEND without a receive gets an RNR NAK before its length is checked.
+//
 // A packet of a WRITE may stand for several of the same payload length (handleBatch).
 // It is the expected one then.
 func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
@@ -167,6 +172,9 @@ func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 
 	switch info.Kind {
 	case wire.KindSend:
+		// The first packet consumes a receive, which all packets of the message fill. A
+		// failure of the receive is the program's fault: it gets a completion with the
+		// error, and the peer a NAK.
 		if begins {
 			if !q.consumeRecv() {
 				return
@@ -190,6 +198,8 @@ func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 			return
 		}
 	case wire.KindWrite:
+		// The first packet names the range, and the others fill it in order. The payloads
+		// must fill it exactly. A receive is consumed by the last packet, for immediate data.
 		if q.access&verbs.RemoteWrite == 0 {
 			q.rejectRequest(wire.NakRemoteAccess)
 			return
@@ -231,7 +241,19 @@ func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 		}
 	}
 
+	// The packet is executed. If it fills a gap, an ACK replaces the NAK that is not sent
+	// yet. The response of a READ or atomic acknowledges it; the rest is for SENDs and
+	// WRITEs. At the completion all bytes are in place.
 	r.kind = info.Kind
+	if r.gap != noGap {
+		if r.gap == gapReported && r.nak == wire.NakSequence {
+			r.nak = 0
+		}
+		r.gap, r.laterArrivals = noGap, 0
+	}
+	if info.Kind == wire.KindReadRequest || info.Kind == wire.KindAtomic {
+		return
+	}
 	if ends {
 		r.flags &^= rspMidMessage
 		r.msn++
@@ -252,16 +274,8 @@ func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 		q.postCQE(q.recvCQ, &c, p.Solicited)
 		q.count(cntCQEs, 1)
 	}
-	if r.gap != noGap {
-		if r.gap == gapReported && r.nak == wire.NakSequence {
-			r.nak = 0 // an ACK replaces it
-		}
-		r.gap, r.laterArrivals = noGap, 0
-	}
-	if info.Kind == wire.KindSend || info.Kind == wire.KindWrite { // the response of others acknowledges them
-		r.psn = r.psn.Add(p.batchMore)
-		q.updateAckState(p.AckReq, info.Place, now)
-	}
+	r.psn = r.psn.Add(p.batchMore)
+	q.updateAckState(p.AckReq, info.Place, now)
 }
 
 // executeReadOrAtomic checks a READ or atomic request and schedules its response. An
@@ -300,9 +314,10 @@ func (q *qp) executeReadOrAtomic(p *packet) bool {
 		q.rejectRequest(wire.NakInvalid)
 		return false
 	}
+	r.msn++
 	at := r.numSaved % maxDestRdAtomic
 	a := &r.saved[at]
-	*a = savedRequest{psn: p.PSN, npk: npk, read: read, key: p.RKey, addr: p.VA, n: p.DMALen, msn: r.msn + 1}
+	*a = savedRequest{psn: p.PSN, npk: npk, read: read, key: p.RKey, addr: p.VA, n: p.DMALen, msn: r.msn}
 	switch p.Opcode {
 	case wire.FetchAdd:
 		a.atomicOld, ok = fetchAdd(word, p.SwapDt)
@@ -329,6 +344,10 @@ func (q *qp) remoteAllows(p *packet, access verbs.Access) bool {
 // updateAckState advances psn past an executed SEND or WRITE packet and schedules its
 // ACK. Only message ends and packets with AckReq count: the last packet of a segment
 // batch has AckReq.
+//
+// An ACK acknowledges all packets before it, so one pending ACK is enough and only its
+// PSN moves on. The timer is set by the first message of a run and by the second, which
+// shortens it. Later ones find it running.
 func (q *qp) updateAckState(ackReq bool, place wire.Place, now ucs.Time) {
 	r := &q.rsp
 	r.ack, r.psn = r.psn, r.psn.Add(1)
@@ -358,7 +377,7 @@ func (q *qp) updateAckState(ackReq bool, place wire.Place, now ucs.Time) {
 }
 
 // rejectRequest schedules a NAK and raises the event for it. The queue pair enters the error
-// state once the NAK is sent.
+// state once the NAK is sent (transmit): responses and ACKs before it are sent first.
 func (q *qp) rejectRequest(s wire.Syndrome) {
 	r := &q.rsp
 	r.nak, r.ackState = s, ackDue

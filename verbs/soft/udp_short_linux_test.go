@@ -58,7 +58,7 @@ func TestShortPackets(t *testing.T) {
 		}
 		require.Equal(t, t2.Count, t1.Count, round)
 		require.Equal(t, t2.Total, t1.Total, round)
-		require.Equal(t, t2.Closed, t1.Closed, round)
+		require.Equal(t, t2.State, t1.State, round)
 		require.Equal(t, t2.Buf[:t2.Pos], t1.Buf[:t1.Pos], round)
 		require.Equal(t, q.req, req, round)
 		require.Equal(t, []uint64{q.counts[cntTxPackets], q.counts[cntTxBytes]}, []uint64{packets, bytes}, round)

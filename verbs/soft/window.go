@@ -57,7 +57,9 @@ func newWindow(most, mtu int) window {
 }
 
 // fitBatch adapts the size of the segment batches to the window.
-func (v *window) fitBatch() { v.batch = batchLen(v.mtu, v.packets()/3) }
+func (v *window) fitBatch() {
+	v.batch = max(1, min(v.packets()/3, udp.MaxSegments, udp.MaxPayload/(v.mtu+udp.MinPacket)))
+}
 
 // window returns the default window, in packets of 4 KB, of a connection with packets
 // of mtu bytes. A UDP peer with long packets is on this host, so its socket buffer has
@@ -80,11 +82,6 @@ func windowOf(buffer int) int {
 
 // packets returns the window in packets of the path MTU.
 func (v *window) packets() int { return max(1, v.cur*longPacket/v.mtu) }
-
-// batchLen returns how many packets of mtu bytes form a segment batch, at most limit.
-func batchLen(mtu, limit int) int {
-	return max(1, min(limit, udp.MaxSegments, udp.MaxPayload/(mtu+udp.MinPacket)))
-}
 
 // limit returns how many packets may be outstanding if the next one belongs to w.
 func (v *window) limit(w *wqe) int {

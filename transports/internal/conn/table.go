@@ -24,7 +24,7 @@ type Table[N comparable, C Connection] struct {
 	free      []int
 	queue     Queue[C] // waits for Service
 	active    int      // endpoints that the layer above uses
-	accepted  atomic.Int32
+	accepted  atomic.Int64
 	evictedAt ucs.Time // last search for idle connections
 }
 

@@ -27,8 +27,7 @@ type Batch struct {
 	busy    atomic.Bool
 	u       *Socket
 	Peer    *Peer
-	GSO     bool // the kernel segments it
-	Closed  bool // a shorter packet was added: it is the last
+	State   BatchState
 	Count   int
 	segLen  int // length of the first packet, ICRC included
 	Total   int // bytes of all packets
@@ -67,8 +66,10 @@ func (u *Socket) Begin(to *Peer) *Batch {
 		t = u.newBatch()
 	}
 	t.Peer = to
-	t.GSO = u.GSO.Load() && !to.Foreign
-	t.Closed = false
+	t.State = Singles
+	if u.GSO.Load() && !to.Foreign {
+		t.State = Segments
+	}
 	t.Count, t.segLen, t.Total, t.Pos, t.start, t.niov = 0, 0, 0, 0, 0, 0
 	return t
 }
@@ -92,17 +93,17 @@ func (u *Socket) newBatch() *Batch {
 // in, with Slack behind a short one; nil, without side effects, if the packet does not
 // fit. Seal or SealByRef must follow, or the caller updates the fields itself.
 func (t *Batch) Reserve(n int) []byte {
-	if t.Total+n > MaxPayload || t.Count == MaxSegments || t.Closed {
+	if t.Total+n > MaxPayload || t.Count == MaxSegments || t.State == SegmentsClosed {
 		return nil
 	}
 	switch {
 	case t.Count == 0:
 		t.segLen = n
-	case !t.GSO:
+	case t.State == Singles:
 	case n > t.segLen:
 		return nil
 	case n < t.segLen:
-		t.Closed = true
+		t.State = SegmentsClosed
 	}
 	return t.Buf[t.Pos:]
 }
@@ -145,14 +146,14 @@ func (t *Batch) SealByRef(n, h int, payload [][]byte, pad int) {
 
 // id returns the IPv4 identification of the next packet.
 func (t *Batch) id() uint16 {
-	if t.GSO {
+	if t.State != Singles {
 		return uint16(t.Count)
 	}
 	return 0
 }
 
 func (t *Batch) countPacket() {
-	if !t.GSO {
+	if t.State == Singles {
 		t.flushBuf()
 		t.iovEnds[t.Count] = uint16(t.niov)
 	}

@@ -304,7 +304,7 @@ func TestUDPPeer(t *testing.T) {
 	batches := func() bool {
 		tr := u.Begin(&p)
 		defer tr.Send()
-		return tr.GSO
+		return tr.State != Singles
 	}
 	require.Equal(t, u.GSO.Load(), batches())
 	p.Foreign = true

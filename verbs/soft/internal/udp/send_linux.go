@@ -32,7 +32,7 @@ func (t *Batch) SendMost() (n int, st ucs.Status) {
 	var errno unix.Errno
 	switch {
 	case t.Count == 0:
-	case t.Count == 1 || t.GSO:
+	case t.Count == 1 || t.State != Singles:
 		if errno = t.sendOnce(); errno != 0 {
 			errno = t.retrySend(errno)
 		}
@@ -67,11 +67,11 @@ func (t *Batch) fillHeader(m *unix.Msghdr, iov []unix.Iovec) {
 	m.SetIovlen(len(iov))
 	m.Control = nil
 	m.SetControllen(0)
-	if (t.Count == 1 || !t.GSO) && t.Peer.tclass|t.Peer.ttl == 0 {
+	if (t.Count == 1 || t.State == Singles) && t.Peer.tclass|t.Peer.ttl == 0 {
 		return
 	}
 	b := t.ctl[:0]
-	if t.Count > 1 && t.GSO {
+	if t.Count > 1 && t.State != Singles {
 		b = putCmsg(b, unix.SOL_UDP, unix.UDP_SEGMENT, 2)
 		binary.NativeEndian.PutUint16(b[unix.CmsgLen(0):], uint16(t.segLen))
 	}

@@ -29,7 +29,7 @@ type Socket struct {
 // Batch is a stub.
 type Batch struct {
 	Peer              *Peer
-	GSO, Closed       bool
+	State             BatchState
 	Count, Total, Pos int
 	Buf               [1]byte
 }

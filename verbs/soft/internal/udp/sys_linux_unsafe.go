@@ -68,7 +68,7 @@ func (t *Batch) tapPackets() {
 	from := 0
 	for i := range t.Count {
 		end, n := t.niov, t.segLen
-		if t.GSO {
+		if t.State != Singles {
 			h.ID = uint16(i)
 		} else {
 			end, n = int(t.iovEnds[i]), t.Total

@@ -87,3 +87,13 @@ type Peer struct {
 func (p *Peer) Matches(d *Datagram) bool {
 	return d.From.lo == p.src.lo && d.From.hi == p.src.hi && (d.From.port == p.src.port || p.Foreign)
 }
+
+// BatchState tells how a batch leaves the socket, and whether it takes more packets.
+type BatchState uint8
+
+// States of a batch.
+const (
+	Singles        BatchState = iota // each packet is a datagram of its own, of any length
+	Segments                         // the kernel segments it: packets of one length, or a shorter one
+	SegmentsClosed                   // a shorter packet was added: it is the last
+)
