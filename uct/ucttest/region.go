@@ -136,8 +136,9 @@ func (f *rmaForm) lengths(a *uct.IfaceAttr) (low, high int) {
 		return 0, lim.Short
 	case uct.OpPutBcopy, uct.OpGetBcopy:
 		return 0, lim.Bcopy
+	default:
+		return lim.MinZcopy, lim.MaxZcopy
 	}
-	return lim.MinZcopy, lim.MaxZcopy
 }
 
 func (f *rmaForm) fits(a *uct.IfaceAttr, n int) bool {
@@ -159,8 +160,9 @@ func (f *rmaForm) run(l *link, p []byte, addr uint64, k uct.RKey, t uct.Token) u
 		return l.GetShort(p, addr, k)
 	case uct.OpGetBcopy:
 		return l.GetBcopy(p, addr, k, t)
+	default:
+		return l.GetZcopy(l.from.pieces(t, p, n), addr, k, t)
 	}
-	return l.GetZcopy(l.from.pieces(t, p, n), addr, k, t)
 }
 
 // transfer runs one operation to completion and returns its final status.

@@ -180,6 +180,8 @@ func (q *qp) buildRequest(w *wqe, p *packet) bool {
 		r.rdAtomic++
 		r.tx, r.sent = r.tx+1, 0
 		return true
+
+	default: // a SEND or WRITE, below
 	}
 
 	// The next packet of a SEND or WRITE. Only the first has a RETH, only the last the

@@ -66,9 +66,10 @@ func allOpcodes() (ops []wire.Opcode) {
 // randomPacket has n bytes of payload in up to four pieces, and every field that
 // its opcode carries.
 func randomPacket(r *rand.Rand, op wire.Opcode, n int) *packet {
-	p := &packet{Header: wire.Header{Opcode: op, Solicited: r.IntN(2) == 0, AckReq: r.IntN(2) == 0, PKey: uint16(r.Uint32()),
-		DestQP: verbs.QPN(r.Uint32() >> 8), PSN: verbs.PSN(r.Uint32() >> 8)}, n: n,
-	}
+	p := &packet{n: n, Header: wire.Header{
+		Opcode: op, Solicited: r.IntN(2) == 0, AckReq: r.IntN(2) == 0, PKey: uint16(r.Uint32()),
+		DestQP: verbs.QPN(r.Uint32() >> 8), PSN: verbs.PSN(r.Uint32() >> 8),
+	}}
 	has := op.Info().Headers
 	if has&wire.HasAETH != 0 {
 		p.Syndrome, p.MSN = wire.Syndrome(r.Uint32()), r.Uint32()>>8
