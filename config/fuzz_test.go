@@ -38,8 +38,6 @@ func FuzzInt(f *testing.F) {
 
 func FuzzBool(f *testing.F) { fuzzParser(f, Bool(), "y", "off", "TRUE") }
 
-func FuzzBoolOr(f *testing.F) { fuzzParser(f, BoolOr("try"), "try", "y", "0") }
-
 func FuzzEnum(f *testing.F) { fuzzParser(f, Enum("a", "Bc"), "A", "bc") }
 
 func FuzzSize(f *testing.F) {

@@ -73,12 +73,6 @@ func TestBool(t *testing.T) {
 	}, "", "2", "try", "yy", "auto")
 }
 
-func TestBoolOr(t *testing.T) {
-	checkParser(t, BoolOr("try"), []good[Ternary]{
-		{"try", Try, "try"}, {"TRY", Try, "try"}, {"y", Yes, "y"}, {"off", No, "n"},
-	}, "auto", "maybe", "")
-}
-
 func TestEnum(t *testing.T) {
 	checkParser(t, Enum("cpu", "device", "Guess"), []good[string]{
 		{"cpu", "cpu", "cpu"}, {" DEVICE ", "device", "device"}, {"guess", "Guess", "Guess"},

@@ -55,27 +55,3 @@ var rnrTimers = [32]uint32{
 func RNRTimer(code uint8) time.Duration {
 	return time.Duration(rnrTimers[code&31]) * 10 * time.Microsecond
 }
-
-// NoCredits is the result of Credits for code 31.
-const NoCredits = -1
-
-// Credits returns how many requests beyond its MSN a responder can accept, by code, or
-// NoCredits if the code has no such information.
-//
-// Source: IBTA vol. 1, table 46.
-func Credits(code uint8) int {
-	code &= 31
-	switch {
-	case code == 31:
-		return NoCredits
-	case code < 5:
-		return int(code)
-	}
-	// From code 4 on every second code doubles the value; a code between is one and a
-	// half times as much.
-	n := 4 << ((code - 4) / 2)
-	if code%2 == 1 {
-		n += n / 2
-	}
-	return n
-}

@@ -7,16 +7,6 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-func TestCredits(t *testing.T) {
-	for code, want := range []int{
-		0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
-		256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, NoCredits,
-	} {
-		assert.Equal(t, want, Credits(uint8(code)), "code %d", code)
-	}
-	assert.Equal(t, NoCredits, Credits(AckNoCredits.Code()))
-}
-
 func TestRNRTimer(t *testing.T) {
 	for code, ms := range []float64{
 		655.36, .01, .02, .03, .04, .06, .08, .12, .16, .24, .32, .48, .64, .96, 1.28, 1.92, 2.56, 3.84, 5.12, 7.68,
