@@ -61,23 +61,6 @@ func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
 	return false
 }
 
-// handleUser receives a whole active message, a first fragment or an RTS that the fast
-// path does not handle. It reports whether the message's memory is retained.
-func (wi *workerIface) handleUser(rx *rxConn, d *uct.Desc, data []byte) bool {
-	if wi.w.t.matching.budget.exhausted && d.ID != wire.UserRTS {
-		rx.requestRndvOnly()
-	}
-	switch d.ID {
-	case wire.User:
-		return wi.handleUserSlow(d, data)
-	case wire.UserFirst:
-		wi.handleUserFirst(rx, d.Header, data)
-	default:
-		wi.handleUserRTS(rx, d.Header, data)
-	}
-	return false
-}
-
 // handleUserSlow is user for every whole message.
 //
 //hot:bench BenchmarkAMPair
@@ -173,16 +156,6 @@ func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
 		rx.chunk = w.allocBudgeted(int(min(rx.total, maxPrealloc)))
 	}
 	rx.addFragment(data)
-}
-
-// userReassembled runs the handler of the message that rx has reassembled.
-func (rx *rxConn) userReassembled() {
-	w := rx.w
-	c := rx.chunk
-	b := w.pool.Bytes(c)[:rx.total:rx.total]
-	if !w.dispatch(rx, rx.tag, b, amStorage{kind: storagePool, chunk: c}) {
-		w.freeBudgeted(c)
-	}
 }
 
 // fromEndpoint returns the endpoint by which handlers reply to the sender of s. There is one

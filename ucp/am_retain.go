@@ -71,35 +71,33 @@ func (m *AM) Retain() RetainedAM {
 	if r == nil {
 		r = w.am.retainer.alloc()
 		r.n, r.storage = m.Len, m.storage
-		r.fill(w, m.Header, m.Data)
-		if r.storage.kind == storageSender {
-			w.am.retainer.addRndv(r)
+		r.header, r.data = m.Header, m.Data
+		if k := r.storage.kind; k == storageTransient || k == storageSender { // the bytes are valid during the handler only
+			h, n := len(m.Header), len(m.Header)+len(m.Data)
+			r.storage.chunk = w.allocBudgeted(n)
+			b := w.pool.Bytes(r.storage.chunk)[:n:n]
+			copy(b, m.Header)
+			copy(b[h:], m.Data)
+			r.header = b[:h:h]
+			if m.Data != nil {
+				r.data = b[h:]
+			}
+		}
+		switch r.storage.kind {
+		case storageTransient:
+			r.storage.kind = storagePool
+		case storageSender: // it waits for a reply
+			r.storage.rx.pendingReplies++
+			r.prevRndv, r.nextRndv = nil, w.am.retainer.rndvs
+			if r.nextRndv != nil {
+				r.nextRndv.prevRndv = r
+			}
+			w.am.retainer.rndvs = r
+		default:
 		}
 		m.retained = r
 	}
 	return RetainedAM{r, r.gen.Load()}
-}
-
-// fill sets the bytes of r. It copies them if they are valid during the handler
-// only.
-func (r *retainedMsg) fill(w *thread, header, data []byte) {
-	h, n := len(header), len(header)+len(data)
-	switch r.storage.kind {
-	case storageTransient, storageSender:
-		if r.storage.kind == storageTransient {
-			r.storage.kind = storagePool
-		}
-		r.storage.chunk = w.allocBudgeted(n)
-		b := w.pool.Bytes(r.storage.chunk)[:n:n]
-		copy(b, header)
-		copy(b[h:], data)
-		header = b[:h:h]
-		if data != nil {
-			data = b[h:]
-		}
-	default:
-	}
-	r.header, r.data = header, data
 }
 
 // rec returns the record, nil if k was released.
@@ -226,16 +224,6 @@ func (k RetainedAM) claim() bool {
 	return false
 }
 
-// addRndv adds r to offers. Its sender waits for a reply.
-func (a *retainer) addRndv(r *retainedMsg) {
-	r.storage.rx.pendingReplies++
-	r.prevRndv, r.nextRndv = nil, a.rndvs
-	if a.rndvs != nil {
-		a.rndvs.prevRndv = r
-	}
-	a.rndvs = r
-}
-
 // removeRndv removes r from offers. Its sender needs no reply any more.
 func (a *retainer) removeRndv(r *retainedMsg) {
 	r.storage.rx.pendingReplies--
@@ -251,29 +239,19 @@ func (a *retainer) removeRndv(r *retainedMsg) {
 	r.prevRndv, r.nextRndv = nil, nil
 }
 
-// cancelRndv marks the message that rx announced as id and canceled. It returns false if
-// no such message is retained.
-func (a *retainer) cancelRndv(rx *rxConn, id uint64) bool {
-	for r := a.rndvs; r != nil; r = r.nextRndv {
-		if r.storage.rx == rx && r.storage.id == id {
-			a.removeRndv(r)
-			r.err, r.status = ErrCanceled, ucs.Canceled
-			return true
-		}
-	}
-	return false
-}
-
-// failRndvs marks the messages of rx as failed, because its connection has ended.
-func (a *retainer) failRndvs(rx *rxConn, reason error) {
+// endRndvs marks the message that the peer announced as id, or all of its messages, as not coming
+// any more. It reports whether there is one.
+func (a *retainer) endRndvs(rx *rxConn, id uint64, all bool, err error, st ucs.Status) (found bool) {
 	for r := a.rndvs; r != nil; {
 		next := r.nextRndv
-		if r.storage.rx == rx {
+		if r.storage.rx == rx && (all || r.storage.id == id) {
 			a.removeRndv(r)
-			r.err, r.status = reason, ucs.PeerFailed
+			r.err, r.status = err, st
+			found = true
 		}
 		r = next
 	}
+	return found
 }
 
 // queueReleased passes r, which was released, to the owner. It wakes a sleeping owner only if

@@ -3,7 +3,6 @@ package ucp
 import (
 	"slices"
 
-	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
@@ -15,39 +14,6 @@ import (
 // first.
 func (l *lane) wantsEager(s *sendOp) bool {
 	return s.wants&sendRndv == 0 && (s.length <= l.maxEager || s.wants&sendEager != 0)
-}
-
-// usesUserRndv reports whether the active message in s is sent by rendezvous.
-func (l *lane) usesUserRndv(s *sendOp) bool {
-	if s.length > maxPrefetch && l.wantsEager(s) {
-		return false
-	}
-	return l.usesRndv(s)
-}
-
-// sendUserRTS sends the RTS of the active message in slot i.
-func (w *thread) sendUserRTS(i uint32, l *lane) ucs.Status {
-	if !w.checkCredit(w.slab.Slots[i].Lane) {
-		return ucs.NoResource
-	}
-	if fault.Enabled {
-		fault.At(fault.RTS)
-	}
-	s := request.As[sendOp](&w.slab.Slots[i])
-	head := s.hdr
-	if l.wantsEager(s) {
-		head |= wire.WordPrefetch
-	}
-	n := wire.RTSLen + wire.WordHeaderLen(head)
-	b, st := l.ep.ReserveAM(wire.UserRTS, head, n)
-	if st != ucs.OK {
-		return st
-	}
-	wire.PutRTS(b, w.slab.ID(i), s.length)
-	copy(b[wire.RTSLen:], w.savedHeader(i))
-	l.ep.CommitAM(n)
-	w.rtsSent(i)
-	return ucs.InProgress
 }
 
 // handleUserRTS receives the RTS of an active message.
@@ -71,25 +37,26 @@ func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
 		w.am.dropUnknown(w, AMID(head))
 		rx.reject(id, ucs.Rejected, "no handler for this id")
 	case head&wire.WordPrefetch != 0:
-		rx.queuePrefetch(head, id, n, header)
+		a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
+		if len(header) > 0 {
+			a.header = w.allocBudgeted(len(header))
+			copy(w.pool.Bytes(a.header), header)
+		}
+		rx.pendingReplies++
+		w.am.prefetch.queued = append(w.am.prefetch.queued, a)
+		w.prefetchNext()
 	default:
-		w.dispatchRndv(rx, h, head, id, n, header)
-	}
-}
-
-// dispatchRndv runs handler h of a rendezvous message. If the handler does not keep the
-// message, the data is discarded.
-func (w *thread) dispatchRndv(rx *rxConn, h AMHandler, head, id, n uint64, header []byte) {
-	m := &w.am.m
-	m.ID, m.Len, m.Rendezvous = AMID(head), int(n), true
-	m.Header, m.Data = header, nil
-	m.storage = amStorage{kind: storageSender, rx: rx, id: id}
-	if head&wire.WordReply != 0 {
-		m.From = rx.fromEndpoint()
-	}
-	w.callAM(h)
-	if !m.reset() {
-		rx.discardRndv(id)
+		m := &w.am.m
+		m.ID, m.Len, m.Rendezvous = AMID(head), int(n), true
+		m.Header, m.Data = header, nil
+		m.storage = amStorage{kind: storageSender, rx: rx, id: id}
+		if head&wire.WordReply != 0 {
+			m.From = rx.fromEndpoint()
+		}
+		w.callAM(h)
+		if !m.reset() {
+			rx.discardRndv(id) // the handler does not keep the message
+		}
 	}
 }
 
@@ -138,19 +105,6 @@ type activePrefetch struct {
 	word  uint64
 	chunk pool.Chunk // header and data
 	n     uint64
-}
-
-// queuePrefetch queues a message of rx to be fetched and then handled.
-func (rx *rxConn) queuePrefetch(head, id, n uint64, header []byte) {
-	w := rx.w
-	a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
-	if len(header) > 0 {
-		a.header = w.allocBudgeted(len(header))
-		copy(w.pool.Bytes(a.header), header)
-	}
-	rx.pendingReplies++
-	w.am.prefetch.queued = append(w.am.prefetch.queued, a)
-	w.prefetchNext()
 }
 
 // prefetchNext requests queued messages up to the bound.

@@ -1,8 +1,6 @@
 package ucp
 
 import (
-	"encoding/binary"
-
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
@@ -62,7 +60,8 @@ func (w *thread) amSend(e Endpoint, m amMessage) Request {
 	}
 	word := wire.UserWord(uint16(m.id), len(m.header), m.flags&WantReply != 0)
 	eager := m.flags&ForceRendezvous == 0 && (uint64(len(m.data)) <= l.maxEager || m.flags&ForceEager != 0)
-	if eager && l.fitsBcopy(m) {
+	fits := l.maxShort >= 0 && len(m.header)+len(m.data) <= l.maxBcopy && !l.zcopy.fits(len(m.header), len(m.data))
+	if eager && fits {
 		if w.sendWhole(l, word, m.header, m.data) == ucs.OK {
 			return Request{}
 		}
@@ -78,25 +77,13 @@ func (w *thread) amSend(e Endpoint, m amMessage) Request {
 		s.wants = sendEager
 	}
 	w.slab.Bufs[i] = m.data
-	w.saveHeader(i, m.header)
-	return w.start(i)
-}
-
-// fitsBcopy reports whether the lane sends m as one bcopy message now.
-func (l *lane) fitsBcopy(m amMessage) bool {
-	return l.maxShort >= 0 && len(m.header)+len(m.data) <= l.maxBcopy && !l.zcopy.fits(len(m.header), len(m.data))
-}
-
-// saveHeader copies the header beside slot i, because the caller may reuse it after the
-// call.
-func (w *thread) saveHeader(i uint32, header []byte) {
-	if len(header) == 0 {
-		return
+	if len(m.header) > 0 { // the caller may reuse it after the call
+		c := w.pool.Get(len(m.header))
+		copy(w.pool.Bytes(c), m.header)
+		w.slab.copies[i] = c
+		s.Flags |= request.FlagExtra
 	}
-	c := w.pool.Get(len(header))
-	copy(w.pool.Bytes(c), header)
-	w.slab.copies[i] = c
-	w.slab.Slots[i].Flags |= request.FlagExtra
+	return w.start(i)
 }
 
 // savedHeader returns the header of the active message in slot i.
@@ -135,33 +122,20 @@ func (w *thread) resumeAMSend(i uint32) ucs.Status {
 	case s.phase == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0: // the first fragment was sent
-	case l.usesUserRndv(s):
-		return w.sendUserRTS(i, l)
+	case l.usesRndv(s):
+		return w.sendRTS(i, l)
 	case l.zcopy.fits(wire.WordHeaderLen(s.hdr), int(s.length)):
-		return w.sendZcopy(i, l)
+		w.am.vec[0].Buf = w.slab.Bufs[i]
+		st := l.ep.AMZcopy(wire.User, s.hdr, w.savedHeader(i), w.am.vec[:], w.slab.Token(i))
+		w.am.vec[0].Buf = nil
+		if st == ucs.InProgress {
+			s.Parts = 1 // the transport reads the buffer until its completion event
+		}
+		return st
 	case wire.WordHeaderLen(s.hdr)+int(s.length) <= l.maxBcopy:
 		return w.sendWhole(l, s.hdr, w.savedHeader(i), w.slab.Bufs[i])
-	default:
-		if st := w.sendUserFirst(i, l); st != ucs.OK {
-			return st
-		}
 	}
-	return w.sendNext(i, l)
-}
-
-// sendUserFirst sends the first fragment of an active message.
-func (w *thread) sendUserFirst(i uint32, l *lane) ucs.Status {
-	s := request.As[sendOp](&w.slab.Slots[i])
-	b, st := l.ep.ReserveAM(wire.UserFirst, s.hdr, l.maxBcopy)
-	if st != ucs.OK {
-		return st
-	}
-	binary.LittleEndian.PutUint64(b, s.length)
-	h := wire.FirstHeaderLen + copy(b[wire.FirstHeaderLen:], w.savedHeader(i))
-	k := w.slab.fill(b[h:], i)
-	l.ep.CommitAM(h + k)
-	w.begun(s, l, k)
-	return ucs.OK
+	return w.sendFragments(i, l)
 }
 
 // zcopy is the range of active messages that a lane sends from the program's memory
@@ -182,15 +156,4 @@ func zcopyOf(l uct.Limit) zcopy {
 // fits reports whether a message of these lengths is sent without a copy.
 func (z *zcopy) fits(header, n int) bool {
 	return n <= z.max && n >= z.min && n > 0 && header <= z.maxHeader
-}
-
-// sendZcopy sends the active message in slot i from the program's memory.
-func (w *thread) sendZcopy(i uint32, l *lane) ucs.Status {
-	w.am.vec[0].Buf = w.slab.Bufs[i]
-	st := l.ep.AMZcopy(wire.User, request.As[sendOp](&w.slab.Slots[i]).hdr, w.savedHeader(i), w.am.vec[:], w.slab.Token(i))
-	w.am.vec[0].Buf = nil
-	if st == ucs.InProgress {
-		w.slab.Slots[i].Parts = 1 // the transport reads the buffer until its completion event
-	}
-	return st
 }

@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 
 	"github.com/goucx/goucx/ucp/internal/request"
@@ -268,27 +269,41 @@ func (s *wordOp) atomicOp() atomicOp {
 	return atomicOp{op: uct.AtomicOp(s.form), width: uint8(s.form >> 8), v: s.operand, cmp: s.compare}
 }
 
-var (
-	atomicOperation = operation{progress: (*thread).resumeAtomic}
-	fetchOperation  = operation{progress: (*thread).resumeFetch}
-)
+// wordOperation carries out an atomic, or a put or get of eight bytes, whose slot is a wordOp.
+var wordOperation = operation{progress: (*thread).resumeWord}
 
-func (w *thread) resumeAtomic(i uint32) ucs.Status {
+func (w *thread) resumeWord(i uint32) ucs.Status {
 	s := request.As[wordOp](&w.slab.Slots[i])
+	if s.Lane == 0 {
+		return ucs.Canceled // its endpoint was closed in the meantime
+	}
 	l := &w.lanes[s.Lane]
-	if st := s.resumable(l); st != ucs.OK {
+	if st := l.status(); st != ucs.OK {
 		return st
 	}
-	return s.atomicOp().post(l.oneSided(s.form), s.addr, uct.RKey(s.key))
-}
-
-func (w *thread) resumeFetch(i uint32) ucs.Status {
-	s := request.As[wordOp](&w.slab.Slots[i])
-	l := &w.lanes[s.Lane]
-	if st := s.resumable(l); st != ucs.OK {
-		return st
+	ep, key, t := l.oneSided(s.form), uct.RKey(s.key), w.slab.Token(i)
+	var v uint64
+	var st ucs.Status
+	switch {
+	case s.Op == request.PutUint64:
+		return ep.PutUint64(s.operand, s.addr, key)
+	case s.Op == request.Atomic:
+		return s.atomicOp().post(ep, s.addr, key)
+	case s.Op == request.Fetch:
+		v, st = s.atomicOp().fetch(ep, s.addr, key, t)
+	case s.form&formBounced != 0:
+		st = l.ep.GetBcopy(w.slab.Bufs[i], s.addr, key, t)
+		v = binary.LittleEndian.Uint64(w.slab.Bufs[i])
+	default:
+		v, st = ep.GetUint64(s.addr, key, t)
 	}
-	return s.fetched(s.atomicOp().fetch(l.oneSided(s.form), s.addr, uct.RKey(s.key), w.slab.Token(i)))
+	if st == ucs.OK {
+		s.key = v
+	}
+	if st == ucs.InProgress {
+		s.Parts = 1 // the transport has it: only its event completes it
+	}
+	return st
 }
 
 // Fetch is an operation that returns a value. A transport with direct memory access

@@ -60,49 +60,44 @@ func (w *thread) notifyCancel(i uint32) {
 			w.control(s.Lane, control{id: wire.Cancel, hdr: s.hdr, n: 1, a: wire.CancelData})
 		}
 	case phaseNew:
-		if s.off > 0 {
-			w.cancelFragments(i)
+		if s.off == 0 {
+			return
+		}
+		// The receiver expects the next fragment. The notification takes the place of the send's
+		// token in the lane's pending queue: it must arrive before the next fragmented message.
+		lane, number := s.Lane, s.number
+		var waiting []uint32
+		w.lanes[lane].ep.PendingPurge(func(t uct.Token) {
+			k := w.slab.Find(uint64(t))
+			if k == 0 || w.slab.Slots[k].State != request.StateLive {
+				return
+			}
+			w.clearPending(k)
+			if k == i {
+				k = w.slab.Alloc(request.CancelFrag)
+				g := request.As[sendOp](&w.slab.Slots[k])
+				g.Lane, g.number, g.Flags = lane, number, request.FlagReported
+			}
+			waiting = append(waiting, k)
+		})
+		for _, k := range waiting {
+			if st := w.try(k); st != ucs.InProgress {
+				w.end(k, st)
+			}
 		}
 	default: // the peer has the whole message, or reads exposed memory
 	}
 }
 
-// cancelFragments notifies the receiver that the fragmented message in slot i will not be
-// continued. The notification takes the place of the send's token in the lane's pending
-// queue: it must arrive before the next fragmented message.
-func (w *thread) cancelFragments(i uint32) {
-	lane, number := w.slab.Slots[i].Lane, request.As[sendOp](&w.slab.Slots[i]).number
-	var waiting []uint32
-	w.lanes[lane].ep.PendingPurge(func(t uct.Token) {
-		k := w.slab.Find(uint64(t))
-		if k == 0 || w.slab.Slots[k].State != request.StateLive {
-			return
-		}
-		w.clearPending(k)
-		if k == i {
-			k = w.slab.Alloc(request.CancelFrag)
-			g := request.As[sendOp](&w.slab.Slots[k])
-			g.Lane, g.number, g.Flags = lane, number, request.FlagReported
-		}
-		waiting = append(waiting, k)
-	})
-	for _, k := range waiting {
-		if st := w.try(k); st != ucs.InProgress {
-			w.end(k, st)
-		}
-	}
-}
-
-var cancelFragOperation = operation{progress: (*thread).resumeCancelFrag}
-
-func (w *thread) resumeCancelFrag(i uint32) ucs.Status {
+// cancelFragOperation notifies the receiver that a fragmented message will not be continued.
+var cancelFragOperation = operation{progress: func(w *thread, i uint32) ucs.Status {
 	s := request.As[sendOp](&w.slab.Slots[i])
 	l := &w.lanes[s.Lane]
 	if l.state == laneFailed {
 		return l.status()
 	}
 	return l.ep.AMShort(wire.Next, uint64(s.number), nil)
-}
+}}
 
 // abort fails the operations of endpoint k that have not completed, with reason. Those whose
 // buffer a transport or the peer uses get the status and complete when that use ends. A
@@ -130,7 +125,8 @@ func (w *thread) abort(k uint32, reason error) {
 			continue // matched: its message will soon be complete
 		}
 		s.Status = ucs.Canceled
-		if s.Parts > 0 && s.Op != request.Flush && !emulated(s) || exposes(s) && w.lanes[s.Lane].refs > 1 {
+		emulated := s.Op >= request.Put && s.Op <= request.Fetch && request.As[rmaOp](s).form&formEmulated != 0 // no device uses its buffer
+		if s.Parts > 0 && s.Op != request.Flush && !emulated || exposes(s) && w.lanes[s.Lane].refs > 1 {
 			continue // a transport, or a peer on a connection with other users, uses the buffer; it completes when that ends
 		}
 		if s.Op.Sends() {

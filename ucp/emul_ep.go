@@ -197,9 +197,6 @@ func (e *emulEndpoint) fetch(a wire.Atomic, addr uint64, k uct.RKey, t uct.Token
 	return ucs.InProgress
 }
 
-// unflushed reports whether requests were sent that no completed flush covers.
-func (e *emulEndpoint) unflushed() bool { return e.posted > e.flushed || e.handled < e.sent }
-
 // sync requests a reply when the owner has carried out all requests before, with their
 // status. t is the flush that then continues, or 0.
 func (e *emulEndpoint) sync(t uct.Token) ucs.Status {

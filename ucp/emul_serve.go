@@ -197,15 +197,11 @@ func (t *emulTable) add(buf []byte, access uct.MemFlags) *emulMem {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails; see crypto/rand
 	m := &emulMem{key: emulKey(binary.LittleEndian.Uint64(random[:]))<<emulNumberBits | emulKey(n), base: addressOf(buf), buf: buf, access: access}
-	list := t.list.Load()
-	if list == nil || int(n) >= len(*list) {
-		list = t.growLocked(list)
+	old := t.list.Load()
+	if old != nil && int(n) < len(*old) {
+		(*old)[n].Store(m)
+		return m
 	}
-	(*list)[n].Store(m)
-	return m
-}
-
-func (t *emulTable) growLocked(old *[]atomic.Pointer[emulMem]) *[]atomic.Pointer[emulMem] {
 	list := make([]atomic.Pointer[emulMem], 16)
 	if old != nil {
 		list = make([]atomic.Pointer[emulMem], 2*len(*old))
@@ -213,8 +209,9 @@ func (t *emulTable) growLocked(old *[]atomic.Pointer[emulMem]) *[]atomic.Pointer
 			list[i].Store((*old)[i].Load())
 		}
 	}
+	list[n].Store(m)
 	t.list.Store(&list)
-	return &list
+	return m
 }
 
 // remove removes m from the table and waits for the accesses in progress. Each is a copy of

@@ -170,7 +170,7 @@ func (w *thread) resumeFlush(i uint32) ucs.Status {
 		s.Parts = 1
 		switch {
 		case l.emul == nil:
-		case l.emul.unflushed():
+		case l.emul.posted > l.emul.flushed || l.emul.handled < l.emul.sent: // no completed flush covers them
 			if st := l.emul.sync(w.slab.Token(i)); st != ucs.InProgress {
 				return st
 			}

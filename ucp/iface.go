@@ -107,7 +107,9 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 			continue
 		}
 		s := &w.slab.Slots[k]
-		if s.Parts > 1 || posting(s) {
+		t := request.As[rmaOp](s)
+		posting := (s.Op == request.Put || s.Op == request.Get) && t.off < t.length
+		if s.Parts > 1 || posting {
 			if s.Parts--; s.Status == ucs.OK { // one of several parts
 				s.Status = e.Status
 			}
@@ -210,9 +212,9 @@ func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 	case wire.RTS:
 		wi.handleRTS(rx, d.Header, data)
 	case wire.RTR:
-		wi.handleRTR(rx, d.Header, data)
+		wi.handleRTR(rx, d.Header, data, false)
 	case wire.RTL:
-		wi.handleRTL(rx, d.Header, data)
+		wi.handleRTR(rx, d.Header, data, true)
 	case wire.Key:
 		wi.handleKey(rx, d.Header, data)
 	case wire.ReadDone:
@@ -243,8 +245,18 @@ func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 		wi.handleGetReply(rx, d.Header, data)
 	case wire.Reply:
 		wi.handleReply(rx, d.Header, data)
-	case wire.User, wire.UserFirst, wire.UserRTS:
-		return wi.handleUser(rx, d, data)
+	case wire.User:
+		if wi.w.t.matching.budget.exhausted {
+			rx.requestRndvOnly()
+		}
+		return wi.handleUserSlow(d, data)
+	case wire.UserFirst:
+		if wi.w.t.matching.budget.exhausted {
+			rx.requestRndvOnly()
+		}
+		wi.handleUserFirst(rx, d.Header, data)
+	case wire.UserRTS:
+		wi.handleUserRTS(rx, d.Header, data)
 	default:
 		wi.protocolError(rx)
 	}

@@ -82,33 +82,20 @@ func (rx *rxConn) addFragment(data []byte) {
 			copy(b[rx.got:], data)
 		}
 	case reasmPool, reasmHandler:
-		rx.growChunk(rx.got + uint64(len(data)))
+		old := w.pool.Bytes(rx.chunk)
+		if n := rx.got + uint64(len(data)); n > uint64(len(old)) { // the memory doubles up to the length of the message
+			c := w.allocBudgeted(int(min(rx.total, max(n, 2*uint64(len(old))))))
+			copy(w.pool.Bytes(c), old[:rx.got])
+			w.freeBudgeted(rx.chunk)
+			rx.chunk = c
+		}
 		copy(w.pool.Bytes(rx.chunk)[rx.got:], data)
 	default:
 	}
 	rx.got += uint64(len(data))
-	if rx.got == rx.total {
-		rx.messageComplete()
-	}
-}
-
-// growChunk makes room for n bytes. The memory doubles up to the length of the
-// message.
-func (rx *rxConn) growChunk(n uint64) {
-	w := rx.w
-	old := w.pool.Bytes(rx.chunk)
-	if n <= uint64(len(old)) {
+	if rx.got < rx.total {
 		return
 	}
-	c := w.allocBudgeted(int(min(rx.total, max(n, 2*uint64(len(old))))))
-	copy(w.pool.Bytes(c), old[:rx.got])
-	w.freeBudgeted(rx.chunk)
-	rx.chunk = c
-}
-
-// messageComplete completes the message of s.
-func (rx *rxConn) messageComplete() {
-	w := rx.w
 	into := rx.into
 	rx.into = reasmNone
 	switch into {
@@ -122,7 +109,11 @@ func (rx *rxConn) messageComplete() {
 		u := &w.matching.unexpected[rx.unexpID]
 		u.kind, u.rx, u.chunk = unexpWhole, 0, rx.chunk
 	case reasmHandler:
-		rx.userReassembled()
+		c := rx.chunk
+		b := w.pool.Bytes(c)[:rx.total:rx.total]
+		if !w.dispatch(rx, rx.tag, b, amStorage{kind: storagePool, chunk: c}) {
+			w.freeBudgeted(c)
+		}
 	default:
 	}
 }

@@ -143,16 +143,12 @@ func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 	if r.t == nil || r.id&refusedBit != 0 {
 		return r
 	}
-	r.t.lock()
-	r.t.tie(r.id, e)
-	r.t.unlock()
-	return r
-}
-
-func (w *thread) tie(id uint64, e Endpoint) {
-	i := w.slab.Find(id)
+	w := r.t
+	w.lock()
+	defer w.unlock()
+	i := w.slab.Find(r.id)
 	if i == 0 || !w.matching.posted.Has(i) {
-		return
+		return r
 	}
 	st := ucs.Closed
 	if k := w.endpoint(e); k != 0 {
@@ -164,13 +160,20 @@ func (w *thread) tie(id uint64, e Endpoint) {
 		w.matching.posted.Remove(i)
 		w.end(i, st)
 	}
+	return r
 }
 
 // Finish is Wait, but the end of ctx cancels the receive. Finish returns only when the
 // caller owns the buffer again. It returns ErrCanceled, or the message if it arrived first.
 func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 	m, reason := r.Wait(ctx)
-	if r.t == nil || reason == nil || !r.unread() {
+	if r.t == nil || reason == nil || r.id&refusedBit != 0 {
+		return m, reason
+	}
+	r.t.lock()
+	consumed := r.t.slab.Find(r.id) == 0
+	r.t.unlock()
+	if consumed {
 		return m, reason
 	}
 	r.Cancel()
@@ -182,13 +185,6 @@ func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 		err = fmt.Errorf("%w: %w", err, reason)
 	}
 	return m, err
-}
-
-// unread reports whether the result has not been consumed.
-func (r RecvRequest) unread() bool {
-	r.t.lock()
-	defer r.t.unlock()
-	return r.id&refusedBit == 0 && r.t.slab.Find(r.id) != 0
 }
 
 // detach cancels a receive whose message has arrived in part, so that the caller owns

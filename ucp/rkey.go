@@ -3,8 +3,10 @@ package ucp
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/goucx/goucx/ucp/internal/keycodec"
+	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -188,8 +190,14 @@ func (k *RemoteKey) openFast() {
 	if l := k.atomic; l != nil && (l.emulKey == 0 || l.emulOnly) { // otherwise each atomic has to choose between transport and emulation
 		k.amo, k.amoKey = k.endpoint(l), l.rkey
 	}
-	if !rowKeyResolve.Get(k.t.ctx.settings) {
-		k.openPerOp()
+	if rowKeyResolve.Get(k.t.ctx.settings) {
+		return
+	}
+	if k.rma != nil && !k.rma.emulOnly {
+		k.ep = k.perOp(k.rma)
+	}
+	if k.atomic != nil && k.atomic.emulKey == 0 {
+		k.amo = k.perOp(k.atomic)
 	}
 }
 
@@ -199,16 +207,6 @@ func (k *RemoteKey) endpoint(l *keyLane) uct.Endpoint {
 		return k.t.lanes[l.lane].emul
 	}
 	return k.t.lanes[l.lane].ep
-}
-
-// openPerOp makes the fast paths resolve the key at each operation.
-func (k *RemoteKey) openPerOp() {
-	if k.rma != nil && !k.rma.emulOnly {
-		k.ep = k.perOp(k.rma)
-	}
-	if k.atomic != nil && k.atomic.emulKey == 0 {
-		k.amo = k.perOp(k.atomic)
-	}
 }
 
 // closeFast closes the fast paths: each call takes the slow path then.
@@ -277,7 +275,8 @@ func (k *RemoteKey) Close() error {
 	}
 	f := flush{w: w}
 	for _, l := range k.lanes() {
-		if w.slab.keyInUse(l) {
+		inUse := func(s request.Slot) bool { return transfersBy(&s, l.lane) && l.has(&s) }
+		if slices.ContainsFunc(w.slab.Slots, inUse) {
 			f.addLane(l.lane)
 		}
 	}
@@ -310,17 +309,6 @@ func (k *RemoteKey) release() {
 			k.t.releaseLane(l.lane)
 		}
 	}
-}
-
-// keyInUse reports whether an operation in progress, or a pending one, uses l's key.
-func (b *slab) keyInUse(l *keyLane) bool {
-	for i := range b.Slots {
-		s := &b.Slots[i]
-		if transfersBy(s, l.lane) && l.has(s) {
-			return true
-		}
-	}
-	return false
 }
 
 // usable returns OK, or the status with which an operation on k is refused.

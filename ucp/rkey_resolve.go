@@ -120,7 +120,7 @@ func (r *keyResolver) withEmulation(l, rma *keyLane) *keyLane {
 		return rma
 	case l == nil:
 		return r.emulation(rma)
-	case l.carriesEmulation() && !l.allAtomics():
+	case l.carriesEmulation() && (l.attr.Atomic32 != uct.AllAtomics || l.attr.Atomic64 != uct.AllAtomics):
 		l.emulKey = uct.RKey(r.key.EmulKey())
 	}
 	return l
@@ -129,10 +129,6 @@ func (r *keyResolver) withEmulation(l, rma *keyLane) *keyLane {
 // carriesEmulation reports whether the lane's active messages can carry emulated operations.
 func (l *keyLane) carriesEmulation() bool {
 	return l.iface.Ops.Has(uct.OpAMBcopy|uct.OpPending) && emulLimit(l.iface.AM.Bcopy) >= wire.AtomicLen
-}
-
-func (l *keyLane) allAtomics() bool {
-	return l.attr.Atomic32 == uct.AllAtomics && l.attr.Atomic64 == uct.AllAtomics
 }
 
 // unpack returns the lane of candidate c with its key. It returns nil if the transport

@@ -71,17 +71,26 @@ func (k *RemoteKey) getUint64Slow(off uint64) Fetch[uint64] {
 	if r, bad := k.check(request.GetUint64, off, 8); bad {
 		return Fetch[uint64]{r: r}
 	}
-	if !k.rma.emulOnly && k.rma.get.short == 0 {
-		return k.getUint64Bounce(off)
+	w := k.t
+	if !k.rma.emulOnly && k.rma.get.short == 0 { // a transport without GetUint64: the word arrives in a bounce buffer
+		i := k.newSlot(request.GetUint64, k.rma, off)
+		c := w.pool.Get(8)
+		w.slab.copies[i] = c
+		w.slab.Bufs[i] = w.pool.Bytes(c)[:8:8]
+		s := request.As[wordOp](&w.slab.Slots[i])
+		s.Flags |= request.FlagExtra
+		s.form = formBounced
+		v, r := w.startFetch(i)
+		return Fetch[uint64]{v, r}
 	}
-	v, st := k.endpoint(k.rma).GetUint64(k.base+off, k.rma.rkey, k.t.slab.NextToken())
+	v, st := k.endpoint(k.rma).GetUint64(k.base+off, k.rma.rkey, w.slab.NextToken())
 	if st == ucs.OK {
 		return Fetch[uint64]{v: v}
 	}
 	if st == ucs.InProgress {
 		return Fetch[uint64]{r: k.newFetchSlot(request.GetUint64, k.rma)}
 	}
-	v, r := k.t.startFetch(k.newSlot(request.GetUint64, k.rma, off))
+	v, r := w.startFetch(k.newSlot(request.GetUint64, k.rma, off))
 	return Fetch[uint64]{v, r}
 }
 
@@ -124,8 +133,19 @@ func (k *RemoteKey) post(op request.Kind, p []byte, off uint64, m *MemHandle) Re
 	s.length = uint64(len(p))
 	s.form |= f.pack()
 	w.slab.Bufs[i] = p
-	if f.zcopy && s.length > f.short && s.length >= w.zcopyFrom.registered {
-		w.planZcopy(i, m)
+	if f.zcopy && s.length > f.short && s.length >= w.zcopyFrom.registered { // zcopy may be worth it
+		var mem uct.Mem
+		if domain := w.locals[w.lanes[s.Lane].iface].Domain; m != nil && m.ctx == w.ctx {
+			mem = m.regionIn(domain)
+		} else {
+			mem = w.ctx.findRegion(p, domain, 0)
+		}
+		if mem != nil {
+			w.slab.attachMem(i, opMem{Mem: mem})
+		}
+		if mem != nil || s.length >= w.zcopyFrom.any {
+			s.form |= formZcopy
+		}
 	}
 	return w.start(i)
 }
@@ -227,12 +247,6 @@ const (
 	formRefused  rmaForm = 1 << 31 // refused when it was posted: see flush.go
 )
 
-// emulated reports whether the operation in s is an emulated put, get or atomic. No device
-// uses its buffer.
-func emulated(s *request.Slot) bool {
-	return s.Op >= request.Put && s.Op <= request.Fetch && request.As[rmaOp](s).form&formEmulated != 0
-}
-
 // oneSided returns the endpoint that carries out an operation of this form.
 func (l *lane) oneSided(form rmaForm) uct.Endpoint {
 	if form&formEmulated != 0 {
@@ -251,17 +265,7 @@ func (f forms) pack() (a rmaForm) {
 	return a
 }
 
-// posting reports whether parts of the operation are still to be posted.
-func posting(s *request.Slot) bool {
-	t := request.As[rmaOp](s)
-	return (s.Op == request.Put || s.Op == request.Get) && t.off < t.length
-}
-
-var (
-	transferOperation  = operation{progress: (*thread).resumeTransfer}
-	putUint64Operation = operation{progress: (*thread).resumePutUint64}
-	getUint64Operation = operation{progress: (*thread).resumeGetUint64}
-)
+var transferOperation = operation{progress: (*thread).resumeTransfer}
 
 // resumeTransfer posts a put or get in parts, as far as the transport has resources. s.off
 // counts the bytes posted, s.parts the parts that have not completed.
@@ -333,48 +337,6 @@ func (w *thread) postPart(i uint32, l *lane, p []byte) (n int, st ucs.Status) {
 	return len(p), st
 }
 
-func (w *thread) resumePutUint64(i uint32) ucs.Status {
-	s := request.As[wordOp](&w.slab.Slots[i])
-	l := &w.lanes[s.Lane]
-	if st := s.resumable(l); st != ucs.OK {
-		return st
-	}
-	return l.oneSided(s.form).PutUint64(s.operand, s.addr, uct.RKey(s.key))
-}
-
-func (w *thread) resumeGetUint64(i uint32) ucs.Status {
-	s := request.As[wordOp](&w.slab.Slots[i])
-	l := &w.lanes[s.Lane]
-	if st := s.resumable(l); st != ucs.OK {
-		return st
-	}
-	if s.form&formBounced != 0 {
-		st := l.ep.GetBcopy(w.slab.Bufs[i], s.addr, uct.RKey(s.key), w.slab.Token(i))
-		return s.fetched(binary.LittleEndian.Uint64(w.slab.Bufs[i]), st)
-	}
-	v, st := l.oneSided(s.form).GetUint64(s.addr, uct.RKey(s.key), w.slab.Token(i))
-	return s.fetched(v, st)
-}
-
-// resumable returns OK, or the status with which a waiting operation fails.
-func (s *wordOp) resumable(l *lane) ucs.Status {
-	if s.Lane == 0 {
-		return ucs.Canceled // its endpoint was closed in the meantime
-	}
-	return l.status()
-}
-
-// fetched stores the value of an operation for which the transport returned st.
-func (s *wordOp) fetched(v uint64, st ucs.Status) ucs.Status {
-	if st == ucs.OK {
-		s.key = v
-	}
-	if st == ucs.InProgress {
-		s.Parts = 1 // the transport has it: only its event completes it
-	}
-	return st
-}
-
 // zcopyFrom are the lengths in bytes from which transfers are made without a copy: any
 // for memory that is registered for the operation, registered for memory that is
 // registered already.
@@ -396,27 +358,6 @@ func (k *RemoteKey) transferIn(op request.Kind, p []byte, off uint64, m *MemHand
 	k.t.lock()
 	defer k.t.unlock()
 	return k.transfer(op, p, off, m)
-}
-
-// planZcopy marks the transfer in slot i for zcopy if that is worth it. Its buffer lies in
-// m if m is not nil.
-func (w *thread) planZcopy(i uint32, m *MemHandle) {
-	s := request.As[rmaOp](&w.slab.Slots[i])
-	buf := w.slab.Bufs[i]
-	wi := w.ifaces[w.lanes[s.Lane].iface]
-	var mem uct.Mem
-	if domain := w.locals[wi.index].Domain; m != nil && m.ctx == w.ctx {
-		mem = m.regionIn(domain)
-	} else {
-		mem = w.ctx.findRegion(buf, domain, 0)
-	}
-	switch {
-	case mem != nil:
-		w.slab.attachMem(i, opMem{Mem: mem})
-	case s.length < w.zcopyFrom.any:
-		return
-	}
-	s.form |= formZcopy
 }
 
 // postZcopy posts the first part of p, the rest of the transfer in slot i, by zcopy. It
@@ -455,18 +396,4 @@ func (w *thread) postZcopy(i uint32, p []byte, lim uct.Limit) (int, ucs.Status) 
 		w.count.Inc(cntZcopy)
 	}
 	return len(p), st
-}
-
-// getUint64Bounce gets a word through a bounce buffer, for a transport without GetUint64.
-func (k *RemoteKey) getUint64Bounce(off uint64) Fetch[uint64] {
-	w := k.t
-	i := k.newSlot(request.GetUint64, k.rma, off)
-	c := w.pool.Get(8)
-	w.slab.copies[i] = c
-	w.slab.Bufs[i] = w.pool.Bytes(c)[:8:8]
-	s := request.As[wordOp](&w.slab.Slots[i])
-	s.Flags |= request.FlagExtra
-	s.form = formBounced
-	v, r := w.startFetch(i)
-	return Fetch[uint64]{v, r}
 }

@@ -72,16 +72,6 @@ func (wi *workerIface) register(buf []byte, need uct.MemFlags) (opMem, error) {
 	return opMem{m, wi}, err
 }
 
-// deregister closes memory that register registered, after the operation has completed.
-func (wi *workerIface) deregister(m uct.Mem) {
-	if m.Close() != nil {
-		return // an access could not be stopped; the memory stays pinned, and there is no caller to return the error to
-	}
-	if r, ok := m.(uct.Reusable); ok && len(wi.reusable) < maxReusable {
-		wi.reusable = append(wi.reusable, r)
-	}
-}
-
 // findRegion returns the region of a domain that covers buf and grants need, nil
 // if there is none.
 func (x *Context) findRegion(buf []byte, domain int, need uct.MemFlags) uct.Mem {
@@ -133,7 +123,7 @@ func (b *slab) mem(i uint32) uct.Mem {
 	return b.opMems[i].Mem
 }
 
-// recycle detaches the registered memory of slot i, if any. It closes the memory if it was
+// detachMem detaches the registered memory of slot i, if any. It closes the memory if it was
 // registered for this operation.
 func (b *slab) detachMem(i uint32) {
 	if int(i) >= len(b.opMems) {
@@ -141,27 +131,13 @@ func (b *slab) detachMem(i uint32) {
 	}
 	m := b.opMems[i]
 	b.opMems[i] = opMem{}
-	if m.registrar != nil {
-		m.registrar.deregister(m.Mem)
+	wi := m.registrar
+	if wi == nil || m.Close() != nil {
+		return // an access that could not be stopped leaves the memory pinned, and there is no caller to return the error to
 	}
-}
-
-// handleRTL receives an RTL. It exposes the memory of the message, or sends its data.
-func (wi *workerIface) handleRTL(rx *rxConn, id uint64, data []byte) {
-	i, recvID, wanted := wi.requestedSend(rx, id, data)
-	if i == 0 {
-		return
+	if r, ok := m.Mem.(uct.Reusable); ok && len(wi.reusable) < maxReusable {
+		wi.reusable = append(wi.reusable, r)
 	}
-	w := &wi.w.t
-	if request.As[sendOp](&w.slab.Slots[i]).phase == phaseExposed {
-		wi.protocolError(rx)
-		return
-	}
-	if wanted == 0 || !w.expose(i, recvID, wanted) {
-		w.sendRequested(i, recvID, wanted)
-		return
-	}
-	w.returnCredit(w.slab.Slots[i].Lane)
 }
 
 // expose exposes the first wanted bytes of the message in slot i and sends their key.
@@ -199,20 +175,6 @@ func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 	lane := wi.w.t.slab.Slots[i].Lane
 	wi.w.t.end(i, ucs.OK)
 	wi.w.t.closeIfDrained(lane)
-}
-
-// shouldRead reports whether n bytes of the sender of rx should be read from its memory.
-func (rx *rxConn) shouldRead(n uint64) bool {
-	w := rx.w
-	if n < readMin {
-		return false
-	}
-	lane := rx.openReplyLane()
-	if lane == 0 {
-		return false
-	}
-	wi := w.ifaces[w.lanes[lane].iface]
-	return wi.canRead() && n <= uint64(wi.iface.Attr().Get.MaxZcopy)
 }
 
 // handleKey receives the key of exposed memory. It reads the data, or requests it by messages.

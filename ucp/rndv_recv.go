@@ -48,9 +48,14 @@ func (rx *rxConn) requestData(i uint32, id, n uint64) {
 	w.count.Inc(cntRndvRequested)
 	wanted := min(n, uint64(len(w.slab.Bufs[i])))
 	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.ID(i), b: wanted}
-	if rx.shouldRead(wanted) {
-		ask.id = wire.RTL
-		request.As[recvOp](&w.slab.Slots[i]).recv = recvAwaitsKey
+	if wanted >= readMin {
+		if lane := rx.openReplyLane(); lane != 0 {
+			wi := w.ifaces[w.lanes[lane].iface]
+			if wi.canRead() && wanted <= uint64(wi.iface.Attr().Get.MaxZcopy) {
+				ask.id = wire.RTL
+				request.As[recvOp](&w.slab.Slots[i]).recv = recvAwaitsKey
+			}
+		}
 	}
 	if !rx.reply(ask) {
 		w.completeFetch(i, ucs.Unreachable)
@@ -118,15 +123,25 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 		if i := wi.fetchByID(rx, id); i != 0 {
 			w.completeFetch(i, ucs.Canceled)
 		}
-	case rx.pendingReplies > 0 && rx.dropRTS(id):
-	case rx.pendingFetches > 0:
-		for i := range w.slab.Slots {
+	default:
+		if rx.pendingReplies > 0 { // no receive has requested it
+			for k := range w.matching.unexpected {
+				if u := &w.matching.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
+					w.dropUnexpected(uint32(k), ucs.Canceled)
+					return
+				}
+			}
+			if rx.dropPrefetches(id, false) || w.am.retainer.endRndvs(rx, id, false, ErrCanceled, ucs.Canceled) {
+				return
+			}
+		}
+		for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
 			if r := &w.slab.Slots[i]; fetchesFrom(r, rx) && request.As[recvOp](r).senderID == id {
 				w.completeFetch(uint32(i), ucs.Canceled)
 				return
 			}
 		}
-	default: // it crossed a message of this worker
+		// Otherwise it crossed a message of this worker.
 	}
 }
 
@@ -135,26 +150,13 @@ func fetchesFrom(s *request.Slot, src *rxConn) bool {
 	return s.Op.Receives() && s.State == request.StateLive && request.As[recvOp](s).requested() && request.As[recvOp](s).rx == src.index
 }
 
-// dropRTS drops the message of rx whose RTS has this id, unless a receive has
-// requested it. It returns false if there is none.
-func (rx *rxConn) dropRTS(id uint64) bool {
-	w := rx.w
-	for k := range w.matching.unexpected {
-		if u := &w.matching.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
-			w.dropUnexpected(uint32(k), ucs.Canceled)
-			return true
-		}
-	}
-	return rx.dropPrefetches(id, false) || w.am.retainer.cancelRndv(rx, id)
-}
-
 // failRendezvous fails the messages that rx announced and the receives that
 // requested data from it.
 func (rx *rxConn) failRendezvous(reason error) {
 	w := rx.w
 	if rx.pendingReplies > 0 {
 		rx.dropPrefetches(0, true)
-		w.am.retainer.failRndvs(rx, reason)
+		w.am.retainer.endRndvs(rx, 0, true, reason, ucs.PeerFailed)
 		for k := range w.matching.unexpected {
 			u := &w.matching.unexpected[k]
 			if u.rx != rx.index {

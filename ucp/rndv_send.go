@@ -26,6 +26,8 @@ import (
 // usesRndv reports whether the message in s is sent by rendezvous.
 func (l *lane) usesRndv(s *sendOp) bool {
 	switch {
+	case s.Op == request.AMSend && s.length > maxPrefetch && l.wantsEager(s): // too long to be fetched for its handler
+		return false
 	case l.is(slowRndvOnly) || s.wants&sendRndv != 0:
 		return true
 	case s.wants&sendSync != 0 && int(s.length) > l.maxBcopy-wire.SyncHeaderLen:
@@ -44,20 +46,24 @@ func (w *thread) sendRTS(i uint32, l *lane) ucs.Status {
 		fault.At(fault.RTS)
 	}
 	s := request.As[sendOp](&w.slab.Slots[i])
-	b, st := l.ep.ReserveAM(wire.RTS, s.hdr, wire.RTSLen) // not a control message: it keeps its order among the messages
+	id, hdr, header := wire.RTS, s.hdr, []byte(nil)
+	if s.Op == request.AMSend {
+		id, header = wire.UserRTS, w.savedHeader(i)
+		if l.wantsEager(s) {
+			hdr |= wire.WordPrefetch
+		}
+	}
+	n := wire.RTSLen + len(header)
+	b, st := l.ep.ReserveAM(id, hdr, n) // not a control message: it keeps its order among the messages
 	if st != ucs.OK {
 		return st
 	}
 	wire.PutRTS(b, w.slab.ID(i), s.length)
-	l.ep.CommitAM(wire.RTSLen)
-	w.rtsSent(i)
-	return ucs.InProgress
-}
-
-// rtsSent notes that the send in slot i waits for the receiver's request.
-func (w *thread) rtsSent(i uint32) {
+	copy(b[wire.RTSLen:], header)
+	l.ep.CommitAM(n)
 	w.count.Inc(cntRndvSent)
 	w.awaitAck(i, phaseRTS)
+	return ucs.InProgress
 }
 
 // sendSync sends the message in slot i eagerly. The send completes when it is matched.
@@ -99,38 +105,30 @@ func (wi *workerIface) handleSyncAck(rx *rxConn, id uint64, data []byte) {
 	wi.w.t.end(i, ucs.OK)
 }
 
-// handleRTR receives an RTR and starts to send the message's data.
-func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte) {
-	if i, recvID, wanted := wi.requestedSend(rx, id, data); i != 0 {
-		wi.w.t.sendRequested(i, recvID, wanted)
-	}
-}
-
-// requestedSend returns the announced send that the sender of rx requests by id. recvID is the
-// receiver's id, n the number of bytes that it wants. i is 0 if the send has completed, or
-// if the request is a protocol violation.
-func (wi *workerIface) requestedSend(rx *rxConn, id uint64, data []byte) (i uint32, recvID, n uint64) {
+// handleRTR receives an RTR, or an RTL if read is true: the receiver requests the first wanted
+// bytes of an announced message. An RTL exposes the memory if that is possible. Otherwise the
+// data is sent.
+func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte, read bool) {
 	if len(data) != wire.RTRLen {
 		wi.protocolError(rx)
-		return 0, 0, 0
+		return
 	}
-	if i = wi.sendByID(rx, id); i == 0 {
-		return 0, 0, 0
+	i := wi.sendByID(rx, id)
+	if i == 0 {
+		return
 	}
-	m := request.As[sendOp](&wi.w.t.slab.Slots[i])
-	recvID, n = wire.Uint64(data, 0), wire.Uint64(data, 1)
-	if m.phase != phaseRTS && m.phase != phaseExposed || n > m.length {
-		wi.protocolError(rx)
-		return 0, 0, 0
-	}
-	return i, recvID, n
-}
-
-// sendRequested starts to send the first wanted bytes of the message in slot i.
-func (w *thread) sendRequested(i uint32, recvID, wanted uint64) {
+	w := &wi.w.t
 	m := request.As[sendOp](&w.slab.Slots[i])
-	lane := m.Lane
-	exposed := m.phase == phaseExposed
+	lane, exposed := m.Lane, m.phase == phaseExposed
+	recvID, wanted := wire.Uint64(data, 0), wire.Uint64(data, 1)
+	if m.phase != phaseRTS && (!exposed || read) || wanted > m.length {
+		wi.protocolError(rx)
+		return
+	}
+	if read && wanted > 0 && w.expose(i, recvID, wanted) {
+		w.returnCredit(lane)
+		return
+	}
 	m.phase = phaseData
 	m.hdr, m.length, m.off = recvID, wanted, 0
 	if exposed {

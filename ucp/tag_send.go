@@ -142,7 +142,7 @@ func (w *thread) resumeTagSend(i uint32) ucs.Status {
 		return l.status()
 	case s.phase == phaseData:
 		return w.sendData(i, l)
-	case s.off > 0:
+	case s.off > 0: // a fragment was sent
 	case l.usesRndv(s):
 		return w.sendRTS(i, l)
 	case s.wants&sendSync != 0:
@@ -157,17 +157,32 @@ func (w *thread) resumeTagSend(i uint32) ucs.Status {
 			l.ep.CommitAM(w.slab.fill(b, i))
 		}
 		return st
-	default:
-		if st := w.sendFirst(i, l); st != ucs.OK {
-			return st
-		}
 	}
-	return w.sendNext(i, l)
+	return w.sendFragments(i, l)
 }
 
-// sendNext sends the following fragments of the message in slot i.
-func (w *thread) sendNext(i uint32, l *lane) ucs.Status {
+// sendFragments sends the message in slot i in fragments, as far as the transport has
+// resources. The first one numbers the message.
+func (w *thread) sendFragments(i uint32, l *lane) ucs.Status {
 	s := request.As[sendOp](&w.slab.Slots[i])
+	if s.off == 0 {
+		id, header := wire.First, []byte(nil)
+		if s.Op == request.AMSend {
+			id, header = wire.UserFirst, w.savedHeader(i)
+		}
+		b, st := l.ep.ReserveAM(id, s.hdr, l.maxBcopy)
+		if st != ucs.OK {
+			return st
+		}
+		binary.LittleEndian.PutUint64(b, s.length)
+		h := wire.FirstHeaderLen + copy(b[wire.FirstHeaderLen:], header)
+		k := w.slab.fill(b[h:], i)
+		l.ep.CommitAM(h + k)
+		s.off = uint64(k)
+		l.fragSeq++
+		s.number = uint32(l.fragSeq)
+		w.count.Inc(cntFragmented)
+	}
 	for s.off < s.length {
 		b, st := l.ep.ReserveAM(wire.Next, uint64(s.number), min(l.maxBcopy, int(s.length-s.off)))
 		if st != ucs.OK {
@@ -177,29 +192,6 @@ func (w *thread) sendNext(i uint32, l *lane) ucs.Status {
 		l.ep.CommitAM(k)
 		s.off += uint64(k)
 	}
-	return ucs.OK
-}
-
-// begun notes that the first k bytes of the fragmented message in s were sent,
-// and numbers it.
-func (w *thread) begun(s *sendOp, l *lane, k int) {
-	s.off = uint64(k)
-	l.fragSeq++
-	s.number = uint32(l.fragSeq)
-	w.count.Inc(cntFragmented)
-}
-
-// sendFirst sends the first fragment of a message.
-func (w *thread) sendFirst(i uint32, l *lane) ucs.Status {
-	s := request.As[sendOp](&w.slab.Slots[i])
-	b, st := l.ep.ReserveAM(wire.First, s.hdr, l.maxBcopy)
-	if st != ucs.OK {
-		return st
-	}
-	binary.LittleEndian.PutUint64(b, s.length)
-	k := w.slab.fill(b[wire.FirstHeaderLen:], i)
-	l.ep.CommitAM(wire.FirstHeaderLen + k)
-	w.begun(s, l, k)
 	return ucs.OK
 }
 

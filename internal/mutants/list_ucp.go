@@ -72,7 +72,7 @@ var ucpList = []mutant{
 	{
 		name: "the announcement of a tag message passes a stalled lane",
 		file: "ucp/rndv_send.go",
-		old:  "l.ep.ReserveAM(wire.RTS,", new: "l.transport().ReserveAM(wire.RTS,",
+		old:  "l.ep.ReserveAM(id, hdr,", new: "l.transport().ReserveAM(id, hdr,",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^rc$/^one_goroutine$/^121_order_with_small",
 	},
 	{

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -252,13 +251,6 @@ func (l *memoryUsers) add(q *qp) {
 		l.list = append(l.list, q)
 		q.memoryUser.Store(int32(len(l.list)))
 	}
-	l.lock.unlock()
-}
-
-// reserve makes room for n queue pairs.
-func (l *memoryUsers) reserve(n int) {
-	l.lock.lock()
-	l.list = slices.Grow(l.list, max(0, n-len(l.list)))
 	l.lock.unlock()
 }
 

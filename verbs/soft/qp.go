@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -116,7 +117,10 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	if err := d.qps.add(q); err != nil {
 		return nil, err
 	}
-	d.memoryUsers.reserve(d.qps.n)
+	l := &d.memoryUsers // make room: the data path does not allocate
+	l.lock.lock()
+	l.list = slices.Grow(l.list, max(0, d.qps.n-len(l.list)))
+	l.lock.unlock()
 	return q, nil
 }
 
