@@ -4,8 +4,9 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/goucx/goucx/ucp/internal/request"
 )
 
 // What there are many of must stay small and free of pointers.

@@ -4,8 +4,9 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/stretchr/testify/assert"
+
+	"github.com/goucx/goucx/ucp/internal/request"
 )
 
 // Each view has the size and alignment of a slot, begins with its header and holds no pointer.
