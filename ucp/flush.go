@@ -278,3 +278,69 @@ func (f *flush) addRefusals(id uint64) {
 		w.slab.saveErr(f.parent, err)
 	}
 }
+
+// flushStage is the state of a flush.
+type flushStage uint32
+
+const (
+	flushNew         flushStage = iota // operations posted before may wait for resources
+	flushBehindSends                   // in lane.unacked, behind sends that the peer has not acknowledged
+	flushReady                         // in lane.unacked until the transport accepts it
+	flushInTransport                   // waits only for the transport, and for the owner's worker if operations are emulated
+)
+
+// resumeFlushes resumes the flushes in lane.unacked that have no operation
+// before them any more.
+//
+//go:noinline
+func (w *thread) resumeFlushes(lane uint32) {
+	for i := w.lanes[lane].unacked.Head; i != 0; {
+		s := &w.slab.Slots[i]
+		next := s.Next
+		if f := request.As[flushOp](s); s.Op == request.Flush && f.stage == flushBehindSends && !w.slab.precedes(w.lanes[lane].unacked, i) {
+			f.stage = flushReady
+			if st := w.try(i); st != ucs.InProgress {
+				w.end(i, st)
+			}
+		}
+		i = next
+	}
+}
+
+// precedes reports whether an operation that flush i has to wait for is before it in
+// lane.unacked. If the flush is not in the queue, it looks at the whole queue. It waits for
+// sends, and for flushes posted earlier, which must not complete later.
+func (b *slab) precedes(unacked request.Chain, i uint32) bool {
+	ep := b.Slots[i].EP
+	for k := unacked.Head; k != i && k != 0; k = b.Slots[k].Next {
+		if ep == 0 || b.Slots[k].EP == ep {
+			return true
+		}
+	}
+	return false
+}
+
+// unlinkFlush removes the flush in slot i from lane.unacked if it is there.
+func (w *thread) unlinkFlush(i uint32) {
+	s := request.As[flushOp](&w.slab.Slots[i])
+	l := &w.lanes[s.Lane]
+	if s.stage == flushBehindSends || s.stage == flushReady {
+		w.slab.Unlink(&l.unacked, i)
+		l.flushes--
+		s.stage = flushInTransport
+	}
+}
+
+// completeUnacked completes all operations in lane.unacked with st.
+func (w *thread) completeUnacked(lane uint32, st ucs.Status) {
+	for {
+		i := w.lanes[lane].unacked.Head
+		if i == 0 {
+			return
+		}
+		if w.slab.Slots[i].Op == request.Flush {
+			w.unlinkFlush(i)
+		}
+		w.end(i, st)
+	}
+}

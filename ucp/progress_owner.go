@@ -55,21 +55,13 @@ type progressOwner struct {
 	waking atomic.Int32 // woken goroutines that do not run yet
 }
 
-// sharedWait is a wait for operation id in any thread mode. With id 0 it waits until ctx ends
-// or the worker is closed. With take it consumes the result. Its methods also report
-// whether the operation has completed: err is then its outcome, otherwise the reason why
-// the wait ended.
-type sharedWait struct {
-	w    *thread
-	ctx  context.Context
-	id   uint64
-	take bool
-}
-
-// run waits. The caller holds the lock; run releases it.
-func (s *sharedWait) run() (m Message, ended bool, err error) {
-	w := s.w
-	m, ended, err = s.outcome()
+// waitShared waits for r in any thread mode. A request with id 0 waits until ctx ends or the worker
+// is closed. With take it consumes the result. It also reports whether the operation has completed:
+// err is then its outcome, otherwise the reason why the wait ended. The caller holds the lock;
+// waitShared releases it.
+func (r Request) waitShared(ctx context.Context, take bool) (m Message, ended bool, err error) {
+	w := r.t
+	m, ended, err = r.outcome(take)
 	if !ended {
 		err = w.mayWait()
 	}
@@ -78,42 +70,42 @@ func (s *sharedWait) run() (m Message, ended bool, err error) {
 		return m, ended, err
 	}
 	if w.owner.state != ownerNone {
-		return s.park()
+		return r.park(ctx, take)
 	}
 	w.owner.state = ownerRuns
-	return s.progress()
+	return r.progressUntil(ctx, take)
 }
 
-// outcome returns the state of the operation.
-func (s *sharedWait) outcome() (m Message, ended bool, err error) {
+// outcome returns the state of the operation that waitShared waits for.
+func (r Request) outcome(take bool) (m Message, ended bool, err error) {
 	switch {
-	case s.id == 0:
-		if s.w.life.closed() {
+	case r.id == 0:
+		if r.t.life.closed() {
 			return m, true, ErrClosed
 		}
 		return m, false, nil
-	case s.take:
-		return Request{s.w, s.id}.tryConsume()
+	case take:
+		return r.tryConsume()
 	}
-	ended, err = Request{s.w, s.id}.look()
+	ended, err = r.look()
 	return m, ended, err
 }
 
-// progress progresses the worker until the operation has completed. The caller holds the
-// lock and the progress ownership; progress releases both.
-func (s *sharedWait) progress() (Message, bool, error) {
-	w := s.w
+// progressUntil is the part of waitShared that progresses the worker. The caller holds the lock and
+// the progress ownership; progressUntil releases both.
+func (r Request) progressUntil(ctx context.Context, take bool) (Message, bool, error) {
+	w := r.t
 	o := &w.owner
 	var p waitLoop
 	for {
 		n := w.pass()
-		if s.take {
-			if m, ok := w.slab.consumeDone(s.id); ok {
+		if take {
+			if m, ok := w.slab.consumeDone(r.id); ok {
 				w.releaseProgress()
 				return m, true, nil
 			}
 		}
-		m, ended, err := s.outcome()
+		m, ended, err := r.outcome(take)
 		if ended {
 			w.releaseProgress()
 			return m, true, err
@@ -126,7 +118,7 @@ func (s *sharedWait) progress() (Message, bool, error) {
 			w.runCallbacks()
 		case p.n >= w.ctxCheckPasses:
 			w.unlockShared()
-			sleepy, err = p.look(s.ctx, w)
+			sleepy, err = p.look(ctx, w)
 			o.lockPass()
 		case o.toWake == nil && o.lockWaiters.Load() == 0 && o.waking.Load() == 0:
 			continue
@@ -141,7 +133,7 @@ func (s *sharedWait) progress() (Message, bool, error) {
 			o.lockPass()
 			o.state = ownerRuns
 		}
-		if m, ended, opErr := s.outcome(); ended || err != nil {
+		if m, ended, opErr := r.outcome(take); ended || err != nil {
 			w.releaseProgress()
 			if ended {
 				return m, true, opErr
@@ -150,7 +142,7 @@ func (s *sharedWait) progress() (Message, bool, error) {
 		}
 		if o.mustTransfer {
 			w.owner.transfer(&w.slab)
-			return s.park()
+			return r.park(ctx, take)
 		}
 		if !sleepy {
 			continue
@@ -158,9 +150,9 @@ func (s *sharedWait) progress() (Message, bool, error) {
 		// The owner sleeps in poll; the lock is free meanwhile. So the operation may also
 		// complete other than by progress.
 		x := waiterPool.Get().(*waiter)
-		x.id, x.consume = s.id, s.take
+		x.id, x.consume = r.id, take
 		o.enqueue(&w.slab, x, true)
-		w.sleep(s.ctx, &p)
+		w.sleep(ctx, &p)
 		if x.cause == causeDone {
 			w.releaseProgress()
 			return x.end()
@@ -170,25 +162,25 @@ func (s *sharedWait) progress() (Message, bool, error) {
 	}
 }
 
-// park waits while another goroutine owns the progress. The caller holds the lock; park
-// releases it.
-func (s *sharedWait) park() (Message, bool, error) {
-	w := s.w
+// park is the part of waitShared that waits while another goroutine owns the progress. The caller
+// holds the lock; park releases it.
+func (r Request) park(ctx context.Context, take bool) (Message, bool, error) {
+	w := r.t
 	o := &w.owner
 	x := waiterPool.Get().(*waiter)
-	x.id, x.consume = s.id, s.take
+	x.id, x.consume = r.id, take
 	o.enqueue(&w.slab, x, false)
 	// Spinning helps only while the owner runs in parallel.
 	spin := o.cores > 1 && o.state == ownerRuns && o.waking.Load() == 0
 	w.unlockShared()
-	ctxEnded := x.await(s.ctx, spin)
+	ctxEnded := x.await(ctx, spin)
 	if !ctxEnded && x.cause == causeDone {
 		o.waking.Add(-1)
 		return x.end()
 	}
 	var cause error
 	if ctxEnded {
-		cause = context.Cause(s.ctx) // before x is read: both may have ended
+		cause = context.Cause(ctx) // before x is read: both may have ended
 	}
 	o.lockPass()
 	if ctxEnded {
@@ -208,11 +200,11 @@ func (s *sharedWait) park() (Message, bool, error) {
 		return x.end()
 	}
 	x.free()
-	if m, ended, err := s.outcome(); ended {
+	if m, ended, err := r.outcome(take); ended {
 		w.releaseProgress()
 		return m, true, err
 	}
-	return s.progress()
+	return r.progressUntil(ctx, take)
 }
 
 // releaseProgress runs the pending callbacks, transfers the progress ownership and releases the

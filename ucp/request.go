@@ -87,8 +87,7 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 	w := r.t
 	if r.t.locked {
 		w.owner.lockShared()
-		s := sharedWait{w: w, ctx: ctx, id: r.id}
-		_, ended, err = s.run()
+		_, ended, err = r.waitShared(ctx, false)
 		return ended, err
 	}
 	i, g := uint32(r.id), uint32(r.id>>32)

@@ -82,8 +82,7 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 		w.unlockShared()
 		return m, nil
 	}
-	s := sharedWait{w, ctx, r.id, true}
-	m, _, err := s.run()
+	m, _, err := r.waitShared(ctx, true)
 	return m, err
 }
 

@@ -116,8 +116,7 @@ func (p *waitLoop) spinExpired(w *thread) bool {
 func (w *Worker) Run(ctx context.Context) error {
 	if w.t.locked {
 		w.t.owner.lockShared()
-		s := sharedWait{w: &w.t, ctx: ctx}
-		_, _, err := s.run()
+		_, _, err := Request{t: &w.t}.waitShared(ctx, false)
 		return err
 	}
 	var p waitLoop

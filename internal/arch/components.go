@@ -36,7 +36,7 @@ var components = []component{
 		{"iface.go", "budget", "each eager message checks the budget"},
 		{"am_rndv.go", "rejecting", "a closing worker rejects an RTS at once"},
 		{"fail.go", "posted", "a failed endpoint ends the receives tied to it"},
-		{"endpoint_close.go", "posted", "a closing worker ends all receives"},
+		{"worker_close.go", "posted", "a closing worker ends all receives"},
 		{"live.go", "posted", "a summary reads it"},
 		{"live.go", "unexpQueue", "a summary reads it"},
 		{"live.go", "budget", "a summary reads it"},
@@ -44,7 +44,7 @@ var components = []component{
 	{"polling", "polling", []string{"progress.go", "sleep.go", "wait.go"}, []touch{
 		{"callbacks.go", "moreWork", "a due callback ends the short pass, in one store"},
 		{"callbacks.go", "active", "the last callback restores the short pass"},
-		{"endpoint_close.go", "sleeper", "a closing context waits with several workers at once"},
+		{"worker_close.go", "sleeper", "a closing context waits with several workers at once"},
 		{"fail.go", "moreWork", "a due callback ends the short pass, in one store"},
 	}},
 }

@@ -12,7 +12,7 @@ var ucpList = []mutant{
 		name: "the mask of a receive does not count for what has come",
 		file: "ucp/tagmatch/unexpected.go",
 		old:  "if (a.idx.nodes[i].tag^tag)&mask == 0 {", new: "if a.idx.nodes[i].tag == tag {",
-		pkg: "./ucp/tagmatch", test: "^TestArrivedOrder$|^TestAgainstNaive$",
+		pkg: "./ucp/tagmatch", test: "^TestUnexpectedOrder$|^TestAgainstNaive$",
 	},
 	{
 		name: "a released slot keeps its generation",

@@ -54,7 +54,7 @@ var verbsList = []mutant{
 	},
 	{
 		name: "a whole window goes again after a time-out",
-		file: "verbs/soft/completer.go",
+		file: "verbs/soft/timers.go",
 		old:  "	r.probe.count, r.probe.pending = 0, r.probe.enabled\n", new: "	r.probe.count, r.probe.pending = 0, false\n",
 		pkg: "./verbs/soft", test: "^TestAloneAfterTimeout$",
 	},

@@ -2,8 +2,6 @@ package shm
 
 import (
 	"errors"
-	"fmt"
-	"sync/atomic"
 
 	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/transports/internal/conn"
@@ -85,56 +83,6 @@ const (
 var alwaysArmed uint32 = 1
 
 var errPeerCrashed = conn.PeerFailed("it hung up without closing (killed or crashed)")
-
-// notify handles a send to a peer that does not poll this ring, that is armed, or
-// whose doorbell page is not mapped yet.
-//
-//go:noinline
-func (e *ep) notify() {
-	if e.peerPage == nil {
-		e.continueHandshake()
-		if e.peerPage == nil {
-			return // the peer polls the ring right after its ACCEPT
-		}
-	}
-	e.ringDoorbell()
-}
-
-// ringDoorbell writes the doorbell word if the peer does not poll this ring, and wakes the
-// peer if it is armed.
-func (e *ep) ringDoorbell() {
-	if e.peerPage == nil {
-		return
-	}
-	if e.needsBarrier {
-		e.Barrier()
-	}
-	if !e.tx.Polled() {
-		e.f.stats.Inc(statDoorbells)
-		atomic.StoreUint64(&e.peerPage.doorbells[e.peerSlot], e.tx.Head()^e.doorbellTag)
-	}
-	e.wakePeer()
-}
-
-// wakePeer wakes the peer if it is armed. It signals the event before it clears the armed
-// word. A process that is stopped between the two steps then leaves a signalled event.
-// In the opposite order, the peer would sleep on with a clear word, and no other
-// sender would wake it.
-func (e *ep) wakePeer() {
-	if e.peerPage == nil {
-		return
-	}
-	n := atomic.LoadUint32(e.peerPage.armed)
-	if n == 0 {
-		return
-	}
-	e.f.stats.Inc(statWoken)
-	if err := e.peerEvent.Signal(); err != nil {
-		e.f.FailLater(e, fmt.Errorf("wake peer: %w", err))
-		return
-	}
-	atomic.CompareAndSwapUint32(e.peerPage.armed, n, 0) // fails if the peer has armed anew
-}
 
 // refresh reads the consumer's position in the ring. It fails the peer if the position
 // is impossible.

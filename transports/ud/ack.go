@@ -40,7 +40,7 @@ func (f *iface) handleACK(h *arq.Header, sel *arq.Selective, from verbs.QPN) {
 	}
 	if s.Sendable() {
 		if s.HasLost() {
-			f.stats.Inc(statRetransmits)
+			f.stats.Inc(statLossACKs)
 		}
 		e.transmitReady()
 	}

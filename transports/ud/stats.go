@@ -6,7 +6,7 @@ const (
 	statAccepted
 	statRefused
 	statFailed
-	statRetransmits
+	statLossACKs
 	statTimeouts
 	statAcks
 	statDuplicates
@@ -28,7 +28,7 @@ var statNames = [numStats]string{
 	statAccepted:        "accepted",             // flows that peers opened
 	statRefused:         "refused",              // Connects that were refused
 	statFailed:          "failed",               // flows that failed, except because the peer closed
-	statRetransmits:     "resent",               // ACKs that caused lost packets to be retransmitted
+	statLossACKs:        "resent",               // ACKs that caused lost packets to be retransmitted
 	statTimeouts:        "timeouts",             // retransmissions by time-out
 	statAcks:            "acks",                 // ACKs in a packet of their own
 	statDuplicates:      "duplicates",           // packets received more than once

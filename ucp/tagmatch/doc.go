@@ -1,6 +1,6 @@
 // Package tagmatch matches tagged messages with receives, which have a tag and a mask.
 //
-// [Posted] holds receives that wait for a message, [Arrived] messages that wait for a
+// [Posted] holds receives that wait for a message, [Unexpected] messages that wait for a
 // receive. A message matches the oldest receive whose tag and mask accept its tag. A
 // receive matches the oldest message that it accepts. The cost of an exact match (all
 // mask bits set) does not depend on the number of entries: each distinct tag has its

@@ -37,7 +37,7 @@ func TestPostedOrder(t *testing.T) {
 	}
 }
 
-func TestArrivedOrder(t *testing.T) {
+func TestUnexpectedOrder(t *testing.T) {
 	var a Unexpected
 	ids := []uint32{a.Add(1), a.Add(2), a.Add(1), a.Add(3)}
 	assert.Equal(t, ids[0], a.Match(0, 0), "wildcard: the oldest of all")

@@ -1,6 +1,6 @@
 package tagmatch
 
-// Unexpected holds the unexpected messages in the order of arrival. The zero Arrived is
+// Unexpected holds the unexpected messages in the order of arrival. The zero Unexpected is
 // empty and ready to use. It numbers its entries from 1 and reuses freed numbers. So an
 // array of the caller indexed by number is no longer than the maximum number of
 // messages ever held.
