@@ -36,7 +36,7 @@ const (
 //hot:bench BenchmarkAMPair
 //go:nosplit
 func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
-	w := &wi.w.t
+	w := wi.t
 	h := w.am.handler(d.Header)
 	if d.Header>>16|uint64(d.Flags) != 0 || h == nil || w.am.multi {
 		return wi.handleUserSlow(d, data)
@@ -67,7 +67,7 @@ func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
 //go:noinline
 func (wi *workerIface) handleUserSlow(d *uct.Desc, data []byte) bool {
 	if n := wire.WordHeaderLen(d.Header); d.Header>>32 == 0 && d.Flags == 0 && n <= min(len(data), MaxAMHeader) {
-		wi.w.t.dispatch(nil, d.Header, data, amStorage{}) // Retain copies
+		wi.t.dispatch(nil, d.Header, data, amStorage{}) // Retain copies
 		return false
 	}
 	return wi.handleUserChecked(wi.rxConn(d.RxConn), d, data)
@@ -84,7 +84,7 @@ func (wi *workerIface) handleUserChecked(rx *rxConn, d *uct.Desc, data []byte) b
 	if d.Flags&uct.DescCanRetain != 0 {
 		place = amStorage{kind: storageRetainable, iface: wi, id: d.Handle}
 	}
-	return wi.w.t.dispatch(rx, d.Header, data, place) && place.kind == storageRetainable
+	return wi.t.dispatch(rx, d.Header, data, place) && place.kind == storageRetainable
 }
 
 // validWord reports whether header word is valid for a message of n bytes from s.
@@ -134,7 +134,7 @@ var poisonBytes = [8]byte{0xde, 0xad, 0xde, 0xad, 0xde, 0xad, 0xde, 0xad}
 
 // handleUserFirst receives the first fragment of an active message.
 func (wi *workerIface) handleUserFirst(rx *rxConn, head uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	h := wire.WordHeaderLen(head)
 	if rx.into != reasmNone || len(data) <= wire.FirstHeaderLen+h || !wi.validWord(rx, head, len(data)) || head&wire.WordPrefetch != 0 {
 		wi.protocolError(rx)

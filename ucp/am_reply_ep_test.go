@@ -13,7 +13,7 @@ import (
 // The endpoint to answer by is one per peer and ends with it.
 func TestAMFrom(t *testing.T) {
 	wi := newPort(t)
-	w := wi.w
+	w := wi.worker()
 	var from []Endpoint
 	require.NoError(t, w.HandleAM(0, func(m *AM) { from = append(from, m.From) }))
 	ask := func(sources ...uint32) []Endpoint {

@@ -18,7 +18,7 @@ func (l *lane) wantsEager(s *sendOp) bool {
 
 // handleUserRTS receives the RTS of an active message.
 func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	if len(data) != wire.RTSLen+wire.WordHeaderLen(head) || !wi.validWord(rx, head, len(data)) || rx.peer == 0 {
 		wi.protocolError(rx)
 		return

@@ -56,7 +56,7 @@ func TestAMGarbage(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wi := newPort(t)
-			w := wi.w
+			w := wi.worker()
 			var got []string
 			require.NoError(t, w.HandleAM(0, func(m *AM) { got = append(got, string(m.Data)) }))
 			if tc.named {
@@ -81,19 +81,19 @@ func TestAMGarbage(t *testing.T) {
 // handles takes none.
 func TestAMStops(t *testing.T) {
 	wi := newPort(t)
-	require.NoError(t, wi.w.HandleAM(0, func(*AM) { t.Error("handled") }))
+	require.NoError(t, wi.worker().HandleAM(0, func(*AM) { t.Error("handled") }))
 	deliver(wi, packet{wire.UserFirst, 1, 0, first(1<<40, "a")})
-	assert.Positive(t, wi.w.t.pool.Allocated)
-	assert.LessOrEqual(t, wi.w.t.pool.Allocated, maxPrealloc, "a length on its own takes little")
+	assert.Positive(t, wi.t.pool.Allocated)
+	assert.LessOrEqual(t, wi.t.pool.Allocated, maxPrealloc, "a length on its own takes little")
 	wi.HandleFailure(uct.Failure{RxConn: 1})
-	assert.Zero(t, wi.w.t.pool.Allocated)
+	assert.Zero(t, wi.t.pool.Allocated)
 	deliver(wi, packet{wire.UserFirst, 2, 0, first(9, "a")}, packet{wire.Next, 2, 1, nil})
-	assert.Zero(t, wi.w.t.pool.Allocated, "given up")
+	assert.Zero(t, wi.t.pool.Allocated, "given up")
 	deliver(wi, packet{wire.UserFirst, 2, 77, first(9, "a")})
-	assert.Zero(t, wi.w.t.pool.Allocated)
+	assert.Zero(t, wi.t.pool.Allocated)
 	deliver(wi, packet{wire.Next, 2, 2, make([]byte, 8)})
-	assert.Equal(t, uint64(1), wi.w.t.count.Value(cntUnhandled))
-	assert.Zero(t, wi.w.t.count.Value(cntProtocolError))
+	assert.Equal(t, uint64(1), wi.t.count.Value(cntUnhandled))
+	assert.Zero(t, wi.t.count.Value(cntProtocolError))
 }
 
 // Each id without a handler is logged once, until it had one again.
@@ -131,7 +131,7 @@ func TestAMLent(t *testing.T) {
 	l := &lender{Iface: wi.iface}
 	wi.iface = l
 	var kept []RetainedAM
-	require.NoError(t, wi.w.HandleAM(1, func(m *AM) {
+	require.NoError(t, wi.worker().HandleAM(1, func(m *AM) {
 		require.True(t, m.CanRetain())
 		if m.Header[0] == 'k' {
 			kept = append(kept, m.Retain())
@@ -157,7 +157,7 @@ func TestAMLent(t *testing.T) {
 		require.Equal(t, "k", string(kept[1].Header()))
 		kept[1].Release()
 		kept[0].Release()
-		wi.w.t.am.retainer.service()
+		wi.t.am.retainer.service()
 		require.ElementsMatch(t, []uint64{11, 13}, l.released)
 	}
 	// Alone in its batch.
@@ -171,7 +171,7 @@ func TestAMLent(t *testing.T) {
 func TestAMKeepLate(t *testing.T) {
 	wi := newPort(t)
 	var m *AM
-	require.NoError(t, wi.w.HandleAM(0, func(x *AM) { m = x }))
+	require.NoError(t, wi.worker().HandleAM(0, func(x *AM) { m = x }))
 	deliver(wi, packet{wire.User, 1, 0, []byte("data")})
 	assert.Zero(t, m.Retain())
 	if race.Enabled {
@@ -189,7 +189,7 @@ func FuzzAM(f *testing.F) {
 	f.Add([]byte{0, 1, 0, 0, 0, 3, 1, 0, 0x20, 16, 1, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 6, 1, 1, 0, 0, 1, 0})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		wi := newPort(t)
-		w := wi.w
+		w := wi.worker()
 		r := rand.New(rand.NewPCG(2, uint64(len(in))))
 		var kept []RetainedAM
 		for id := range AMID(3) {
@@ -241,7 +241,7 @@ func FuzzAM(f *testing.F) {
 // The bytes of each form, as docs/wire/ucp.md has them.
 func TestAMWireGolden(t *testing.T) {
 	wi, rec, e := record(t)
-	wi.w.t.lanes[wi.w.t.eps[1].lane].maxBcopy = 32
+	wi.t.lanes[wi.t.eps[1].lane].maxBcopy = 32
 	hello := []byte("hello, world, here is an active message")
 	require.Zero(t, e.AMSend(0x0102, nil, []byte("data")))
 	require.Zero(t, e.AMSend(0x0102, []byte("hd"), []byte("data")))

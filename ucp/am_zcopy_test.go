@@ -33,7 +33,7 @@ func (z *zcopier) PendingAdd(uct.Token) uct.Status { return ucs.OK }
 // form; the buffer is the caller's again only after its event.
 func TestAMZcopy(t *testing.T) {
 	wi, rec, e := record(t)
-	w := wi.w
+	w := wi.worker()
 	z := &zcopier{recorder: rec, answer: ucs.InProgress}
 	l := &w.t.lanes[w.t.eps[1].lane]
 	l.ep, l.ifaceMaxShort, l.maxShort, l.maxBcopy = z, 64, 64, 1000

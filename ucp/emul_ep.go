@@ -280,7 +280,7 @@ func (t *emulOps) release(i uint32) {
 // emulOpByID returns the operation with this id if the sender of rx is its owner. It returns 0
 // if the operation has completed. Any other id fails s.
 func (wi *workerIface) emulOpByID(rx *rxConn, id uint64) uint32 {
-	w := &wi.w.t
+	w := wi.t
 	i, gen := uint32(id), uint32(id>>32)
 	if rx.peer == 0 || i == 0 || int(i) >= len(w.emul.ops) || gen == 0 || gen > request.GenMask {
 		wi.protocolError(rx)
@@ -304,7 +304,7 @@ func (wi *workerIface) handleGetReply(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	w := &wi.w.t
+	w := wi.t
 	o := &w.emul.ops[i]
 	switch {
 	case o.kind == emulGet && len(data) > 0 && uint64(len(data)) <= o.left:
@@ -333,7 +333,7 @@ func (wi *workerIface) handleReply(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	w := &wi.w.t
+	w := wi.t
 	o := &w.emul.ops[i]
 	st := ucs.RemoteAccess
 	switch {

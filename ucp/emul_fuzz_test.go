@@ -39,15 +39,15 @@ func newSWOwner(t testing.TB) *swOwner {
 	wi := newPort(t)
 	o := &swOwner{p: wi, all: make([]byte, 96)}
 	var err error
-	o.m, err = wi.w.t.ctx.Register(o.all[32:64:64], MemConfig{})
+	o.m, err = wi.t.ctx.Register(o.all[32:64:64], MemConfig{})
 	require.NoError(t, err)
 	o.key, o.base = uint64(o.m.emul.key), o.m.base
-	e, err := wi.w.NewEndpoint(wi.w.Address(), EndpointConfig{Eager: true})
+	e, err := wi.worker().NewEndpoint(wi.worker().Address(), EndpointConfig{Eager: true})
 	require.NoError(t, err)
-	l := &wi.w.t.lanes[wi.w.t.eps[uint32(e.id)].lane]
+	l := &wi.t.lanes[wi.t.eps[uint32(e.id)].lane]
 	o.r = &recorder{Endpoint: l.ep}
 	l.ep = o.r
-	deliver(wi, packet{wire.Peer, 1, 0, wi.w.Address()})
+	deliver(wi, packet{wire.Peer, 1, 0, wi.worker().Address()})
 	return o
 }
 
@@ -99,7 +99,7 @@ func TestSoftwareGarbage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			o := newSWOwner(t)
 			deliver(o.p, c.p(o))
-			assert.Equal(t, uint64(1), o.p.w.t.count.Value(cntProtocolError))
+			assert.Equal(t, uint64(1), o.p.t.count.Value(cntProtocolError))
 			assert.True(t, o.untouched())
 			assert.Equal(t, make([]byte, 32), o.m.Bytes())
 		})
@@ -133,7 +133,7 @@ func TestSoftwareWrongAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := newSWOwner(t)
-			w := o.p.w
+			w := o.p.worker()
 			id := w.t.emulLane(1).addOp(emulOp{kind: c.kind, left: 8})
 			deliver(o.p, packet{c.id, 1, id, c.data})
 			assert.Equal(t, c.wrong, w.t.count.Value(cntProtocolError) == 1)
@@ -156,7 +156,7 @@ func TestSoftwareGetIsASnapshot(t *testing.T) {
 	o := newSWOwner(t)
 	copy(o.m.Bytes(), "before")
 	stuck := &stuckEndpoint{recorder: o.r, stuck: true}
-	o.p.w.t.lanes[1].ep = stuck
+	o.p.t.lanes[1].ep = stuck
 	deliver(o.p,
 		packet{wire.Get, 1, o.base, payload("", o.key, 77, 6)},
 		packet{wire.Put, 1, o.base, payload("after!", o.key)},
@@ -171,7 +171,7 @@ func TestSoftwareGetIsASnapshot(t *testing.T) {
 		{id: wire.GetReply, hdr: 78, data: []byte("after!")},
 		{id: wire.Reply, hdr: 79, data: payload("", 0, 0)},
 	}, o.r.sent)
-	assert.Zero(t, o.p.w.t.pool.Allocated)
+	assert.Zero(t, o.p.t.pool.Allocated)
 	stuck.waits = nil
 }
 
@@ -221,7 +221,7 @@ func TestSoftwareAnswers(t *testing.T) {
 		deliver(o.p, c.p)
 		assert.Equal(t, c.want, o.r.sent)
 	}
-	assert.Zero(t, o.p.w.t.count.Value(cntProtocolError))
+	assert.Zero(t, o.p.t.count.Value(cntProtocolError))
 	assert.True(t, o.untouched())
 }
 
@@ -233,7 +233,7 @@ func FuzzSoftware(f *testing.F) {
 	f.Add(slices.Concat([]byte{22, 0, 26}, payload("\x05\x04", 1, 2, 3), []byte{24, 0, 3, 'a', 'b', 'c', 25, 0, 16}, payload("", 1, 0)), uint8(2))
 	f.Fuzz(func(t *testing.T, in []byte, mode uint8) {
 		o := newSWOwner(t)
-		w := o.p.w
+		w := o.p.worker()
 		e := w.t.emulLane(1)
 		ids := []uint64{0, 1<<32 | 1, math.MaxUint64}
 		for k := range emulSync + 1 {

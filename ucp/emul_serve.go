@@ -27,7 +27,7 @@ func (wi *workerIface) handlePut(rx *rxConn, addr uint64, data []byte) {
 		return
 	}
 	key, data := emulKey(wire.Uint64(data, 0)), data[wire.EmulKeyLen:]
-	m, to, st := wi.w.t.ctx.emul.acquire(key, addr, uint64(len(data)), uct.MemRemotePut)
+	m, to, st := wi.t.ctx.emul.acquire(key, addr, uint64(len(data)), uct.MemRemotePut)
 	if st != ucs.OK {
 		rx.setEmulErr(st)
 		return
@@ -50,7 +50,7 @@ func (wi *workerIface) handleGet(rx *rxConn, addr uint64, data []byte) {
 		wi.protocolError(rx)
 		return
 	}
-	w, id := &wi.w.t, wire.Uint64(data, 1)
+	w, id := wi.t, wire.Uint64(data, 1)
 	m, from, st := w.ctx.emul.acquire(emulKey(wire.Uint64(data, 0)), addr, wire.Uint64(data, 2), uct.MemRemoteGet)
 	if st != ucs.OK {
 		rx.sendReply(id, 0, st)
@@ -106,7 +106,7 @@ func (wi *workerIface) handleAtomic(rx *rxConn, addr uint64, data []byte) {
 		wi.protocolError(rx)
 		return
 	}
-	w, a := &wi.w.t, wire.ParseAtomic(data)
+	w, a := wi.t, wire.ParseAtomic(data)
 	if a.Op >= uct.NumAtomicOps || a.Width != 4 && a.Width != 8 || addr%uint64(a.Width) != 0 {
 		wi.protocolError(rx)
 		return

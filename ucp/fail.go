@@ -36,7 +36,7 @@ var errDisconnected = fmt.Errorf("%w: it closed the connection", ErrPeerFailed)
 
 // HandleFailure handles the failure of a connection, in both directions.
 func (wi *workerIface) HandleFailure(f uct.Failure) {
-	w := &wi.w.t
+	w := wi.t
 	w.count.Inc(cntFailures)
 	reason := f.Err
 	switch {
@@ -233,7 +233,7 @@ func (r Request) refusal() error {
 //
 //go:noinline
 func (wi *workerIface) awaitsReport(i uint32) bool {
-	w := &wi.w.t
+	w := wi.t
 	s := &w.slab.Slots[i]
 	l := &w.lanes[s.Lane]
 	if l.ep == nil || l.state == laneFailed || l.iface != uint32(wi.index) {

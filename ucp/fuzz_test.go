@@ -26,7 +26,7 @@ func FuzzPackets(f *testing.F) {
 	f.Add([]byte{5, 1, 9, 1, 0, 0, 0, 0, 0, 0, 0, 'x', 10, 65, 2, 9, 'n', 11, 1, 1, 0, 12, 65, 0, 12, 1, 0})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		wi := newPort(t)
-		w := wi.w
+		w := wi.worker()
 		e, err := w.NewEndpoint(w.Address(), EndpointConfig{Eager: true})
 		require.NoError(t, err)
 		for src := range uint32(3) {

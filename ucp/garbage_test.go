@@ -62,7 +62,7 @@ func TestGarbage(t *testing.T) {
 		for _, expected := range []bool{true, false} {
 			t.Run(tc.name, func(t *testing.T) {
 				wi := newPort(t)
-				w := wi.w
+				w := wi.worker()
 				ctx := context.Background()
 				buf := make([]byte, 16)
 				var r RecvRequest
@@ -108,9 +108,9 @@ func TestGarbage(t *testing.T) {
 func TestHugeAnnouncement(t *testing.T) {
 	wi := newPort(t)
 	deliver(wi, packet{wire.First, 1, 7, first(1<<40, "little")})
-	assert.LessOrEqual(t, wi.w.t.pool.Allocated, maxPrealloc)
-	r := wi.w.TagRecv(make([]byte, 4), 7, ^Tag(0))
-	assert.Zero(t, wi.w.t.pool.Allocated)
+	assert.LessOrEqual(t, wi.t.pool.Allocated, maxPrealloc)
+	r := wi.worker().TagRecv(make([]byte, 4), 7, ^Tag(0))
+	assert.Zero(t, wi.t.pool.Allocated)
 	wi.HandleFailure(uct.Failure{RxConn: 1})
 	m, err := r.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
@@ -122,7 +122,7 @@ func TestHugeAnnouncement(t *testing.T) {
 // A connection that ends by half ends its receive, and what waits unexpected.
 func TestSourceEndsByHalf(t *testing.T) {
 	wi := newPort(t)
-	r := wi.w.TagRecv(make([]byte, 64), 1, ^Tag(0))
+	r := wi.worker().TagRecv(make([]byte, 64), 1, ^Tag(0))
 	deliver(wi,
 		packet{wire.First, 1, 1, first(20, "abc")}, packet{wire.First, 2, 2, first(20, "xyz")},
 		packet{wire.First, 3, 3, first(4, "good")[:11]}, packet{wire.Next, 3, 1, []byte("d")})
@@ -130,10 +130,20 @@ func TestSourceEndsByHalf(t *testing.T) {
 	wi.HandleFailure(uct.Failure{RxConn: 2})
 	_, err := r.Wait(context.Background())
 	require.ErrorIs(t, err, ErrPeerFailed)
-	require.Equal(t, 1, wi.w.t.matching.unexpQueue.Len())
+	require.Equal(t, 1, wi.t.matching.unexpQueue.Len())
 	buf := make([]byte, 8)
-	_, err = wi.w.TagRecv(buf, 0, 0).Wait(context.Background())
+	_, err = wi.worker().TagRecv(buf, 0, 0).Wait(context.Background())
 	require.NoError(t, err)
 	assert.Equal(t, "good", string(buf[:4]))
-	assert.Zero(t, wi.w.t.pool.Allocated)
+	assert.Zero(t, wi.t.pool.Allocated)
+}
+
+// worker returns the worker of wi.
+func (wi *workerIface) worker() *Worker {
+	for c := range wi.t.ctx.owned {
+		if w, ok := c.(*Worker); ok && &w.t == wi.t {
+			return w
+		}
+	}
+	return nil
 }

@@ -35,8 +35,8 @@ func recordKnown(t *testing.T) (*workerIface, *recorder, Endpoint) {
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	w, err := c.NewWorker(WorkerConfig{Mode: ThreadSingle})
 	require.NoError(t, err)
-	deliver(wi, packet{wire.Peer, mine, 0, wi.w.Address()}, packet{wire.Peer, another, 0, w.Address()})
-	require.Zero(t, wi.w.t.count.Value(cntProtocolError))
+	deliver(wi, packet{wire.Peer, mine, 0, wi.worker().Address()}, packet{wire.Peer, another, 0, w.Address()})
+	require.Zero(t, wi.t.count.Value(cntProtocolError))
 	return wi, r, e
 }
 
@@ -80,7 +80,7 @@ func (f *full) PendingAdd(uct.Token) uct.Status { return ucs.OK }
 func newHandshake(t *testing.T) *handshake {
 	t.Helper()
 	wi, r, e := recordKnown(t)
-	w := wi.w
+	w := wi.worker()
 	h := &handshake{p: wi, kept: 3<<32 | 9, dataID: 1<<32 | 77}
 	h.match = e.TagSendSync([]byte("match"), 1)
 	h.rts = e.TagSendWith(make([]byte, 100), 2, Opts{Flags: ForceRendezvous})

@@ -13,7 +13,7 @@ import (
 // workerIface is a worker's context of one iface, and the uct.Handler of the iface's callbacks.
 // The fields resumeDelay and inAsyncTurn belong to resumeUnattended; the worker's lock guards them.
 type workerIface struct {
-	w           *Worker
+	t           *thread
 	iface       uct.Iface
 	info        uct.IfaceInfo
 	domain      openDomain
@@ -50,7 +50,7 @@ func (wi *workerIface) name() string { return wi.info.Transport + "/" + wi.info.
 //go:nosplit
 func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	if len(ds) == 1 && wi.rxChecks == 0 {
-		d, w := &ds[0], &wi.w.t
+		d, w := &ds[0], wi.t
 		data := mem[d.Off:][:d.Len]
 		if d.ID == wire.Eager {
 			w.count.Inc(cntReceived)
@@ -59,10 +59,11 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 		}
 		if d.ID == wire.User {
 			w.count.Inc(cntReceived)
+			kept := uint64(0) // without a branch
 			if wi.handleUserFast(d, data) {
-				return 1 // the message's memory is retained
+				kept = 1 // the message's memory is retained
 			}
-			return 0
+			return kept
 		}
 	}
 	return wi.handleBatch(mem, ds)
@@ -74,7 +75,7 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 //
 //go:noinline
 func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc) uint64 {
-	w := &wi.w.t
+	w := wi.t
 	w.count.Add(cntReceived, uint64(len(ds)))
 	kept := uint64(0)
 	for i := range ds {
@@ -99,7 +100,7 @@ func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc) uint64 {
 
 // HandleEvents completes operations that were InProgress.
 func (wi *workerIface) HandleEvents(es []uct.Event) {
-	w := &wi.w.t
+	w := wi.t
 	for i := range es {
 		e := &es[i]
 		k := w.slab.Find(uint64(e.Token))
@@ -139,7 +140,7 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 // offered only the first of the waiting operations. It moves none, since it would move them
 // behind those that were posted later.
 func (wi *workerIface) HandlePending(ts []uct.Token) int {
-	w := &wi.w.t
+	w := wi.t
 	w.resuming = true
 	n := wi.resume(ts)
 	for !wi.inAsyncTurn && n < len(ts) && w.requeueStalled(ts[n]) {
@@ -161,7 +162,7 @@ func (wi *workerIface) HandlePending(ts []uct.Token) int {
 // many it retried. Control messages on an operation's lane are sent before it. A token
 // whose operation has completed is skipped.
 func (wi *workerIface) resume(ts []uct.Token) int {
-	w := &wi.w.t
+	w := wi.t
 	for n, t := range ts {
 		i := w.slab.Find(uint64(t))
 		if i == 0 || w.slab.Slots[i].State != request.StateLive {
@@ -196,15 +197,15 @@ func (wi *workerIface) resume(ts []uct.Token) int {
 func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 	rx := wi.rxConn(d.RxConn)
 	if rx.failed {
-		wi.w.t.count.Inc(cntProtocolError)
+		wi.t.count.Inc(cntProtocolError)
 		return false
 	}
 	switch d.ID {
 	case wire.Eager:
-		if wi.w.t.matching.budget.exhausted {
+		if wi.t.matching.budget.exhausted {
 			rx.requestRndvOnly()
 		}
-		wi.w.t.handleEager(d.Header, data)
+		wi.t.handleEager(d.Header, data)
 	case wire.Sync:
 		wi.handleSync(rx, d.Header, data)
 	case wire.SyncAck:
@@ -246,12 +247,12 @@ func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 	case wire.Reply:
 		wi.handleReply(rx, d.Header, data)
 	case wire.User:
-		if wi.w.t.matching.budget.exhausted {
+		if wi.t.matching.budget.exhausted {
 			rx.requestRndvOnly()
 		}
 		return wi.handleUserSlow(d, data)
 	case wire.UserFirst:
-		if wi.w.t.matching.budget.exhausted {
+		if wi.t.matching.budget.exhausted {
 			rx.requestRndvOnly()
 		}
 		wi.handleUserFirst(rx, d.Header, data)

@@ -145,7 +145,7 @@ func (b *busy) PendingPurge(f func(uct.Token)) {
 // is read on it, ends with the error. The lane closes when the read has ended.
 func TestFlushOfDrainingLaneThatFails(t *testing.T) {
 	wi, r, e := recordKnown(t)
-	w := wi.w
+	w := wi.worker()
 	first := e.TagSend([]byte{1}, 1)
 	require.True(t, first.Done())
 	i := w.t.eps[w.t.endpoint(e)].lane

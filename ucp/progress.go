@@ -308,7 +308,7 @@ const (
 // resumeUnattended resumes the operations that wait on the iface's lanes, for one turn.
 // It returns the delay until the next turn; a negative delay means none.
 func (wi *workerIface) resumeUnattended() time.Duration {
-	w := &wi.w.t
+	w := wi.t
 	if !w.owner.mu.TryLock() {
 		return resumeAgain
 	}

@@ -26,7 +26,7 @@ const maxPrealloc = 1 << 20
 
 // handleFirst receives the first fragment of a tag message.
 func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	if rx.into != reasmNone || len(data) <= wire.FirstHeaderLen {
 		wi.protocolError(rx)
 		return

@@ -57,7 +57,7 @@ func (wi *workerIface) canRead() bool {
 // register returns buf as memory of the iface's domain. If buf lies in a region that the
 // program registered, it uses that one. Otherwise it registers buf.
 func (wi *workerIface) register(buf []byte, need uct.MemFlags) (opMem, error) {
-	if m := wi.w.t.ctx.findRegion(buf, wi.w.t.locals[wi.index].Domain, need); m != nil {
+	if m := wi.t.ctx.findRegion(buf, wi.t.locals[wi.index].Domain, need); m != nil {
 		return opMem{Mem: m}, nil
 	}
 	if last := len(wi.reusable) - 1; last >= 0 {
@@ -168,18 +168,18 @@ func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	if request.As[sendOp](&wi.w.t.slab.Slots[i]).phase != phaseExposed || len(data) != 0 {
+	if request.As[sendOp](&wi.t.slab.Slots[i]).phase != phaseExposed || len(data) != 0 {
 		wi.protocolError(rx)
 		return
 	}
-	lane := wi.w.t.slab.Slots[i].Lane
-	wi.w.t.end(i, ucs.OK)
-	wi.w.t.closeIfDrained(lane)
+	lane := wi.t.slab.Slots[i].Lane
+	wi.t.end(i, ucs.OK)
+	wi.t.closeIfDrained(lane)
 }
 
 // handleKey receives the key of exposed memory. It reads the data, or requests it by messages.
 func (wi *workerIface) handleKey(rx *rxConn, id uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	if len(data) <= wire.KeyHeaderLen {
 		wi.protocolError(rx)
 		return

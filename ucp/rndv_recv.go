@@ -9,7 +9,7 @@ import (
 
 // handleRTS receives an RTS.
 func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	if len(data) != wire.RTSLen || rx.peer == 0 {
 		wi.protocolError(rx)
 		return
@@ -85,7 +85,7 @@ func (w *thread) completeFetch(i uint32, st ucs.Status) {
 
 // handleData receives the next bytes of a requested message.
 func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	i := wi.fetchByID(rx, id)
 	if i == 0 {
 		return
@@ -115,7 +115,7 @@ func (rx *rxConn) reject(id uint64, st ucs.Status, reason string) {
 
 // handleCancel receives a cancel of the sender. data is wire.CancelRTS or wire.CancelData.
 func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	switch {
 	case len(data) != 1 || data[0] > wire.CancelData || rx.peer == 0:
 		wi.protocolError(rx)
@@ -187,7 +187,7 @@ func (rx *rxConn) failRendezvous(reason error) {
 // sendByID returns the slot of the send with this id, if it goes to the sender of s. It
 // returns 0 if the send has completed. Any other id fails s.
 func (wi *workerIface) sendByID(rx *rxConn, id uint64) uint32 {
-	w := &wi.w.t
+	w := wi.t
 	i, what := w.slab.CheckID(id)
 	if what == request.IDCompleted && rx.peer != 0 {
 		w.count.Inc(cntStale)
@@ -205,7 +205,7 @@ func (wi *workerIface) sendByID(rx *rxConn, id uint64) uint32 {
 // fetchByID returns the slot of the receive with this id, if it waits for data of s. It
 // returns 0 if the receive has completed. Any other id fails s.
 func (wi *workerIface) fetchByID(rx *rxConn, id uint64) uint32 {
-	w := &wi.w.t
+	w := wi.t
 	i, what := w.slab.CheckID(id)
 	if what == request.IDCompleted && rx.peer != 0 {
 		w.count.Inc(cntStale)

@@ -98,11 +98,11 @@ func (wi *workerIface) handleSyncAck(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	if request.As[sendOp](&wi.w.t.slab.Slots[i]).phase != phaseMatch || len(data) != 0 {
+	if request.As[sendOp](&wi.t.slab.Slots[i]).phase != phaseMatch || len(data) != 0 {
 		wi.protocolError(rx)
 		return
 	}
-	wi.w.t.end(i, ucs.OK)
+	wi.t.end(i, ucs.OK)
 }
 
 // handleRTR receives an RTR, or an RTL if read is true: the receiver requests the first wanted
@@ -117,7 +117,7 @@ func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte, read bool) 
 	if i == 0 {
 		return
 	}
-	w := &wi.w.t
+	w := wi.t
 	m := request.As[sendOp](&w.slab.Slots[i])
 	lane, exposed := m.Lane, m.phase == phaseExposed
 	recvID, wanted := wire.Uint64(data, 0), wire.Uint64(data, 1)
@@ -178,7 +178,7 @@ func (w *thread) sendData(i uint32, l *lane) ucs.Status {
 
 // handleReject receives the receiver's refusal of a message, and completes the send.
 func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	if len(data) < 1 || len(data) > 1+wire.MaxReason {
 		wi.protocolError(rx)
 		return
@@ -205,7 +205,7 @@ func (wi *workerIface) handleReject(rx *rxConn, id uint64, data []byte) {
 // handleFlowControl receives a wire.FlowControl: the sender of rx forbids eager messages (on is 1) or
 // allows them again.
 func (wi *workerIface) handleFlowControl(rx *rxConn, on uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	if on > 1 || len(data) != 0 || rx.peer == 0 {
 		wi.protocolError(rx)
 		return

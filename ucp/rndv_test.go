@@ -26,7 +26,7 @@ func TestWireRendezvous(t *testing.T) {
 
 	r.sent = nil
 	got := make([]byte, 32)
-	q := wi.w.TagRecv(got, 0x1234, ^Tag(0))
+	q := wi.worker().TagRecv(got, 0x1234, ^Tag(0))
 	rts.src = mine
 	deliver(wi, rts)
 	require.Len(t, r.sent, 1)
@@ -63,7 +63,7 @@ func TestWireSync(t *testing.T) {
 	msg.src, r.sent = mine, nil
 	deliver(wi, msg)
 	require.Empty(t, r.sent, "nobody has matched it")
-	wi.w.TagRecv(make([]byte, 4), 7, ^Tag(0)).Drop()
+	wi.worker().TagRecv(make([]byte, 4), 7, ^Tag(0)).Drop()
 	require.Len(t, r.sent, 1)
 	assert.Equal(t, wire.SyncAck, r.sent[0].id)
 	assert.Equal(t, s.id, r.sent[0].hdr)
@@ -75,16 +75,16 @@ func TestWireSync(t *testing.T) {
 // An address comes in as many pieces as it needs.
 func TestWirePeer(t *testing.T) {
 	wi := newPort(t)
-	a := wi.w.Address()
+	a := wi.worker().Address()
 	for i := range a {
 		deliver(wi, packet{wire.Peer, mine, uint64(len(a) - i - 1), a[i : i+1]})
 		assert.Equal(t, i+1 == len(a), wi.rxConn(mine).peer != 0)
 	}
 	deliver(wi, packet{wire.Peer, mine, 0, a})
 	assert.False(t, wi.rxConn(mine).failed, "the same again")
-	assert.Equal(t, 1, wi.w.t.peers.Len())
+	assert.Equal(t, 1, wi.t.peers.Len())
 	wi.HandleFailure(uct.Failure{RxConn: mine})
-	assert.Zero(t, wi.w.t.peers.Len())
+	assert.Zero(t, wi.t.peers.Len())
 }
 
 // What a peer names must be what it was given, and in the right state; else that
@@ -150,7 +150,7 @@ func TestForeignIDs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			h := newHandshake(t)
-			w := h.p.w
+			w := h.p.worker()
 			k := tc.makes(h)
 			k.src = tc.src
 			deliver(h.p, k)
@@ -199,9 +199,9 @@ func TestBadAnnouncements(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			wi, _, _ := recordKnown(t)
-			r := wi.w.TagRecv(make([]byte, 8), 1, ^Tag(0))
+			r := wi.worker().TagRecv(make([]byte, 8), 1, ^Tag(0))
 			deliver(wi, tc.k)
-			assert.Equal(t, uint64(1), wi.w.t.count.Value(cntProtocolError))
+			assert.Equal(t, uint64(1), wi.t.count.Value(cntProtocolError))
 			assert.True(t, wi.rxConn(tc.k.src).failed)
 			if r.Done() {
 				_, err := r.Wait(context.Background())
@@ -217,7 +217,7 @@ func TestBadAnnouncements(t *testing.T) {
 // Messages that cross the end of what they name are dropped, and counted apart.
 func TestLateMessages(t *testing.T) {
 	h := newHandshake(t)
-	w := h.p.w
+	w := h.p.worker()
 	deliver(h.p,
 		packet{wire.SyncAck, mine, h.ended, nil}, packet{wire.RTR, mine, h.ended, words("", 1<<32|1, 1)},
 		packet{wire.Reject, mine, h.ended, []byte{11}}, packet{wire.Data, mine, h.ended, []byte("x")},
@@ -234,7 +234,7 @@ func TestLateMessages(t *testing.T) {
 // Each step of a rendezvous ends with its connection, once and with the reason.
 func TestRendezvousLosesItsConnection(t *testing.T) {
 	h := newHandshake(t)
-	w := h.p.w
+	w := h.p.worker()
 	k, ok := w.TagMprobe(6, ^Tag(0))
 	require.True(t, ok)
 	deliver(h.p, packet{wire.RTS, mine, 6, words("", h.kept+1, 100)})
@@ -264,7 +264,7 @@ func TestRendezvousLosesItsConnection(t *testing.T) {
 // their order, and what comes behind them waits too.
 func TestOutstandingIsBounded(t *testing.T) {
 	wi, r, e := recordKnown(t)
-	w := wi.w
+	w := wi.worker()
 	w.t.maxCredits = 3
 	var rs []Request
 	t.Cleanup(func() { // else the close waits for what nobody answers
@@ -309,7 +309,7 @@ func TestOutstandingIsBounded(t *testing.T) {
 // not. One of them holds no credit before it is sent: the send before it needs it.
 func TestHeldSendsKeepTheirTurn(t *testing.T) {
 	wi, r, e := recordKnown(t)
-	w := wi.w
+	w := wi.worker()
 	w.t.maxCredits = 1
 	f := &full{recorder: r, room: 1}
 	lane := w.t.eps[1].lane

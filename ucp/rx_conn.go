@@ -50,7 +50,7 @@ func (wi *workerIface) rxConn(id uint32) *rxConn {
 	}
 	rx := wi.rxConns[id]
 	if rx == nil {
-		rx = &rxConn{id: id, iface: wi, w: &wi.w.t}
+		rx = &rxConn{id: id, iface: wi, w: wi.t}
 		wi.rxConns[id] = rx
 		// An index lets records without pointers refer to it.
 		w := rx.w
@@ -70,7 +70,7 @@ func (wi *workerIface) rxConn(id uint32) *rxConn {
 // handlePeerAddress receives a part of the address of the worker that sends on s. follow is the
 // number of bytes still to come.
 func (wi *workerIface) handlePeerAddress(rx *rxConn, follow uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	if follow > wire.MaxPeerAddress || len(rx.partialAddr)+len(data) > wire.MaxPeerAddress {
 		wi.protocolError(rx)
 		return
@@ -184,7 +184,7 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 	if rx == nil {
 		return
 	}
-	w := &wi.w.t
+	w := wi.t
 	rx.failRxConn(reason)
 	if rx.failed {
 		wi.rxChecks--
@@ -216,7 +216,7 @@ func (rx *rxConn) failRxConn(reason error) {
 // protocolError fails an rx connection whose peer violated the protocol, and all lanes to that
 // peer. Connections to other peers are not affected.
 func (wi *workerIface) protocolError(rx *rxConn) {
-	w := &wi.w.t
+	w := wi.t
 	w.count.Inc(cntProtocolError)
 	rx.failed = true
 	wi.rxChecks++

@@ -143,7 +143,7 @@ func (m *matching) add(count *stats.Set, tag uint64, u unexpected) uint32 {
 //
 //hot:bench BenchmarkTagSync
 func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
-	w := &wi.w.t
+	w := wi.t
 	if len(data) < wire.SyncHeaderLen || rx.peer == 0 {
 		wi.protocolError(rx)
 		return

@@ -42,7 +42,7 @@ func openWaiting(t *testing.T) (*Worker, *workerIface, *waiting) {
 	w, err := x.NewWorker(WorkerConfig{})
 	require.NoError(t, err)
 	f := &waiting{left: true}
-	return w, &workerIface{w: w, iface: f}, f
+	return w, &workerIface{t: &w.t, iface: f}, f
 }
 
 // The async goroutine waits neither for the lock nor for the progress ownership: it

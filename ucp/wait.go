@@ -192,7 +192,7 @@ func (r Request) waitBounded() (ended bool, err error) {
 //   - an rx connection with messages whose sender waits for a reply, with requested data, or with an incomplete message;
 //   - the lane of an endpoint that a receive is tied to: it waits for the end of the connection.
 func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint, uint32, uct.WaitKind)) {
-	w := &wi.w.t
+	w := wi.t
 	lane := func(i uint32, waits uct.WaitKind) {
 		if l := &w.lanes[i]; l.ep != nil && l.state != laneFailed && l.iface == uint32(wi.index) {
 			report(l.transport(), 0, waits)

@@ -38,9 +38,9 @@ func (r *recorder) CommitAM(n int) {
 func record(t *testing.T) (*workerIface, *recorder, Endpoint) {
 	t.Helper()
 	wi := newPort(t)
-	e, err := wi.w.NewEndpoint(wi.w.Address(), EndpointConfig{Eager: true})
+	e, err := wi.worker().NewEndpoint(wi.worker().Address(), EndpointConfig{Eager: true})
 	require.NoError(t, err)
-	l := &wi.w.t.lanes[wi.w.t.eps[1].lane]
+	l := &wi.t.lanes[wi.t.eps[1].lane]
 	r := &recorder{Endpoint: l.ep}
 	l.ep, l.maxShort, l.ifaceMaxShort, l.maxBcopy = r, 16, 16, 16
 	return wi, r, e
@@ -89,7 +89,7 @@ func TestWireRoundTrip(t *testing.T) {
 		if n%2 == 0 {
 			deliver(wi, r.sent...)
 		}
-		q := wi.w.TagRecv(got, 9, ^Tag(0))
+		q := wi.worker().TagRecv(got, 9, ^Tag(0))
 		if n%2 == 1 {
 			deliver(wi, r.sent...)
 		}

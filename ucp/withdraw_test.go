@@ -28,7 +28,7 @@ func (h *handshake) withdrawn() map[uint64]packet {
 func TestAbortWithdraws(t *testing.T) {
 	h := newHandshake(t)
 	h.pending.room = 100
-	e := h.p.w.t.handle(1)
+	e := h.p.t.handle(1)
 	cause := errors.New("no more")
 	e.Abort(cause)
 	for _, q := range []Request{h.match, h.rts, h.data} {
@@ -46,7 +46,7 @@ func TestAbortWithdraws(t *testing.T) {
 func TestCancelWithdraws(t *testing.T) {
 	h := newHandshake(t)
 	h.pending.room = 100
-	w := h.p.w
+	w := h.p.worker()
 	for _, q := range []Request{h.match, h.rts, h.data, h.fetch.Request} {
 		q.Cancel()
 		q.Cancel()
@@ -75,7 +75,7 @@ func TestCancelWithdraws(t *testing.T) {
 func TestPeerWithdraws(t *testing.T) {
 	h := newHandshake(t)
 	h.pending.room = 100
-	w := h.p.w
+	w := h.p.worker()
 	k, ok := w.TagMprobe(6, ^Tag(0))
 	require.True(t, ok)
 	deliver(h.p, packet{wire.RTS, mine, 7, words("", 2<<32|1, 10)})
@@ -117,7 +117,7 @@ func TestRefused(t *testing.T) {
 // An answer that finds no room goes before the messages that wait.
 func TestAnswersAreUrgent(t *testing.T) {
 	h := newHandshake(t)
-	w := h.p.w
+	w := h.p.worker()
 	lane := w.t.eps[1].lane
 	e := w.t.handle(1)
 	var waiting []uct.Token

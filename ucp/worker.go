@@ -171,7 +171,7 @@ func (w *Worker) openIfaces(domains []openDomain) {
 				refuse(reason)
 				continue
 			}
-			wi := &workerIface{w: w, info: i, domain: d, index: len(w.t.ifaces), rxConns: make(map[uint32]*rxConn)}
+			wi := &workerIface{t: &w.t, info: i, domain: d, index: len(w.t.ifaces), rxConns: make(map[uint32]*rxConn)}
 			c := uct.IfaceConfig{
 				Handler: wi, Worker: w.t.id, Settings: w.t.ctx.settings, Wants: w.t.ctx.features.wants(),
 				Stats: &w.t.stats, Resources: uct.Resources{MaxUnexpected: int(min(max(w.t.matching.budget.limit, 1), math.MaxInt))},
