@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -41,6 +42,38 @@ func TestLinks(t *testing.T) {
 	}))
 	require.NotZero(t, documents)
 }
+
+// TestNamedFiles wants every Go file that a document names. A name may leave out leading folders.
+// Decision records and the changelog may name what is gone.
+func TestNamedFiles(t *testing.T) {
+	var files []string
+	require.NoError(t, filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".go" {
+			files = append(files, path)
+		}
+		return err
+	}))
+	documents, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	require.NoError(t, err)
+	wire, err := filepath.Glob(filepath.Join(root, "docs", "wire", "*.md"))
+	require.NoError(t, err)
+	documents = append(documents, wire...)
+	documents = append(documents, filepath.Join(root, "README.md"), filepath.Join(root, "CONTRIBUTING.md"))
+	names := 0
+	for _, document := range documents {
+		text, err := os.ReadFile(document)
+		require.NoError(t, err)
+		for _, m := range goFile.FindAllStringSubmatch(string(text), -1) {
+			names++
+			name := string(filepath.Separator) + m[1]
+			exists := slices.ContainsFunc(files, func(f string) bool { return strings.HasSuffix(f, name) })
+			assert.True(t, exists, "%s names %s, which does not exist", document, m[1])
+		}
+	}
+	require.NotZero(t, names)
+}
+
+var goFile = regexp.MustCompile("`([a-z0-9][a-z0-9_/]*\\.go)`")
 
 // TestDecisions wants every record in the index, under its number.
 func TestDecisions(t *testing.T) {
