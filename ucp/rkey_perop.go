@@ -42,16 +42,16 @@ func (e *perOpEndpoint) resolve(need uct.MemFlags, ops uct.Ops) (uct.Endpoint, u
 	if slot == 0 || e.k.access&need == 0 {
 		return nil, 0, false
 	}
-	peer := w.eps[slot].peer
+	peer, lanes := w.eps[slot].peer, w.lanes
 	for _, c := range e.candidates {
 		if c.emulOnly || ops != 0 && c.attr.Ops&c.iface.Ops&ops == 0 || ops == 0 && c.attr.Atomic64 == 0 {
 			continue
 		}
-		lane := w.laneOf.find(w.lanes, peer, uint32(c.local))
-		if lane == 0 || w.lanes[lane].state == laneFailed {
+		i := w.laneOf.find(lanes, peer, uint32(c.local))
+		if i == 0 || lanes[i].state == laneFailed {
 			continue
 		}
-		return w.lanes[lane].ep, c.rkey, true
+		return lanes[i].ep, c.rkey, true
 	}
 	return nil, 0, false
 }
