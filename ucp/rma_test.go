@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -539,7 +540,29 @@ func TestUnusedEndpointHasNothingToFlush(t *testing.T) {
 		require.NoError(t, unused.Flush().Err())
 		require.NoError(t, unused.Close())
 		require.Less(t, time.Since(began), 5*time.Second, "it waits for CloseTimeout")
-		require.ErrorIs(t, s.e.Flush().Err(), ucp.ErrPeerFailed) // of what was posted on it
+		r := s.e.Flush()
+		f.iface.h.HandleFailure(uct.Failure{Endpoint: f.iface.ep, Err: ucs.ErrPeerFailed})
+		require.ErrorIs(t, r.Err(), ucp.ErrPeerFailed) // of what was posted on it
 		f.failNext = ucs.OK
+	})
+}
+
+// A flush posted after the transport has detected a failure, but before it reports it, completes
+// with the reason in the report.
+func TestFlushAwaitsReport(t *testing.T) {
+	bothModes(t, func(t *testing.T, mode ucp.ThreadMode) {
+		f := newFake()
+		s := openFake(t, f, mode)
+		require.NoError(t, s.k.PutUint64(1, 0).Wait(context.Background()))
+		f.failNext = ucs.PeerFailed
+		flushes := map[string]ucp.Request{"endpoint": s.e.Flush(), "worker": s.w.Flush()}
+		for name, r := range flushes {
+			require.False(t, r.Done(), name)
+		}
+		f.iface.h.HandleFailure(uct.Failure{Endpoint: f.iface.ep, Err: fmt.Errorf("%w: a test", ucs.ErrRemoteAccess)})
+		f.failNext = ucs.OK
+		for name, r := range flushes {
+			require.ErrorIs(t, r.Wait(context.Background()), ucp.ErrRemoteAccess, name)
+		}
 	})
 }
