@@ -38,7 +38,7 @@ func shown(t *testing.T, env ...string) (*ucp.Context, string) {
 	return c, found[0].Path
 }
 
-// read gives a page to which all workers responded, while this goroutine progresses ws. On a loaded
+// read returns a page to which all workers responded, while this goroutine progresses ws. On a loaded
 // machine a worker may be too late for the first ones.
 func read(t *testing.T, path string, ws ...*ucp.Worker) *live.Page {
 	t.Helper()

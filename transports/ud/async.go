@@ -7,7 +7,7 @@ import (
 )
 
 // While the program computes, the async goroutine runs sections in place of the worker; see
-// nic.Section for who excludes whom.
+// nic.Section for which goroutines exclude each other.
 //
 // Invariant: a section calls no handler. Messages, completions and failures are queued,
 // and the next Progress reports them in order. If the worker sleeps in Arm and something

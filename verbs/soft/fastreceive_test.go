@@ -141,7 +141,7 @@ func (w *receiveWorld) reset(seed uint64) {
 	q.req.tx, q.req.psn, q.req.sndMax = t, q.sq.nextPSN, q.sq.nextPSN
 }
 
-// run gives the queue pair a random sequence of requests and receives.
+// run posts a random sequence of requests and receives to the queue pair.
 func (w *receiveWorld) run(seed uint64) {
 	w.reset(seed)
 	r, q := w.rnd, w.q

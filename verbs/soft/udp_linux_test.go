@@ -60,7 +60,7 @@ func arrivals(t testing.TB, u *udp.Socket, want func(d *udp.Datagram) bool) {
 	}
 }
 
-// receive waits for n packets and gives them, each checked.
+// receive waits for n packets, checks each and returns them.
 func receive(t testing.TB, u *udp.Socket, from *udp.Peer, n int) (got []packet) {
 	t.Helper()
 	arrivals(t, u, func(d *udp.Datagram) bool {

@@ -61,7 +61,7 @@ func arrivals(t testing.TB, u *Socket, want func(d *Datagram) bool) {
 	}
 }
 
-// receive waits for n packets and gives them, each checked.
+// receive waits for n packets, checks each and returns them.
 func receive(t testing.TB, u *Socket, from *Peer, n int) (got []packet) {
 	t.Helper()
 	arrivals(t, u, func(d *Datagram) bool {
