@@ -1,6 +1,10 @@
 package wireup
 
 import (
+	"bytes"
+	"cmp"
+	"slices"
+
 	"github.com/goucx/goucx/uct"
 )
 
@@ -94,4 +98,31 @@ func scoreRMA(local, remote Attr) float64 {
 func latencyNS(local, remote Attr) float64 {
 	latency := (local.Latency.Float(nanosecond) + remote.Latency.Float(nanosecond)) / 2
 	return latency + local.Overhead.Float(nanosecond)
+}
+
+// compare orders candidates best first. It uses only what both sides know, so that they agree:
+// domain numbers by their sum where both sides number domains alike, else the addresses.
+func (c *choice) compare(local []LocalIface, a, b Candidate) int {
+	da, db := local[a.Local].Domain, local[b.Local].Domain
+	ra, rb := int(c.remote[a.Remote].Device), int(c.remote[b.Remote].Device)
+	order := cmp.Or(
+		cmp.Compare(b.Score, a.Score),
+		cmp.Compare(local[a.Local].Info.ID, local[b.Local].Info.ID),
+		cmp.Compare(da+ra, db+rb),
+	)
+	if order != 0 {
+		return order
+	}
+	return cmp.Or(bytes.Compare(c.addresses(local, a), c.addresses(local, b)), cmp.Compare(da, db))
+}
+
+// addresses returns the addresses of the candidate's two ifaces, the lower one first.
+func (c *choice) addresses(local []LocalIface, x Candidate) []byte {
+	f := local[x.Local].Iface
+	remoteAddr := c.remote[x.Remote].Addr
+	own, peer := f.Address(f.DeviceAddress(nil)), slices.Concat(remoteAddr.Device, remoteAddr.Iface)
+	if bytes.Compare(own, peer) > 0 {
+		own, peer = peer, own
+	}
+	return append(own, peer...)
 }
