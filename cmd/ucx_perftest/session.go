@@ -91,11 +91,14 @@ func (s *session) loopback() error {
 	s.notes()
 	f := s.form()
 	f.Header(header(s.opening(), true, true))
-	steps := s.plan.runs()
-	runs := tally{runs: len(steps), to: s.stderr}
-	for _, r := range steps {
+	runs := tally{runs: len(s.plan.steps), to: s.stderr}
+	for _, r := range s.plan.steps {
 		if f.Err() != nil {
 			break
+		}
+		if r.refused != nil {
+			runs.refuse(r.refused)
+			continue
 		}
 		runs.end(r.wrapError(s.measure(f, rte.Loop{}, r)))
 	}
@@ -122,12 +125,12 @@ func (r step) wrapError(err error) error {
 	return fmt.Errorf("%s: %w", strings.Join(r.names, "/"), err)
 }
 
-// finish ends the measuring side. It returns an error if runs failed or were skipped.
+// finish ends the measuring side. It returns an error if runs failed or were refused.
 func (s *session) finish(f report.Form, runs *tally) error {
 	if err := f.Err(); err != nil {
 		return fmt.Errorf("print results: %w", err)
 	}
-	return errors.Join(runs.err(), s.plan.skipped())
+	return runs.err()
 }
 
 // client connects to the server and measures.
@@ -143,9 +146,17 @@ func (s *session) client() error {
 	s.notes()
 	f := s.form()
 	f.Header(header(s.opening(), false, true))
-	steps := s.plan.runs()
-	runs := tally{runs: len(steps), to: s.stderr}
-	for i, r := range steps {
+	runs := tally{runs: len(s.plan.steps), to: s.stderr}
+	left, ended := len(s.plan.runs()), false
+	for _, r := range s.plan.steps {
+		switch {
+		case r.refused != nil:
+			runs.refuse(r.refused)
+			continue
+		case ended || f.Err() != nil:
+			continue
+		}
+		left--
 		err := conn.Send(kindRun, r.options.Params)
 		if err == nil {
 			err = conn.Receive(kindReady, nil)
@@ -153,17 +164,14 @@ func (s *session) client() error {
 		if err != nil {
 			return sendFailure(conn, r.wrapError(err))
 		}
-		err, broken := endRun(conn, s.measure(f, conn, r), i == len(steps)-1)
+		err, broken := endRun(conn, s.measure(f, conn, r), left == 0)
 		runs.end(r.wrapError(cmp.Or(err, broken)))
-		if broken != nil {
-			return s.finish(f, &runs)
-		}
-		if f.Err() != nil {
-			break
-		}
+		ended = broken != nil
 	}
-	if err := conn.Send(kindEnd, nil); err != nil {
-		return err
+	if !ended {
+		if err := conn.Send(kindEnd, nil); err != nil {
+			return err
+		}
 	}
 	return s.finish(f, &runs)
 }
