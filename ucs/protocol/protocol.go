@@ -64,8 +64,8 @@ type Error struct {
 	Version uint8
 	// Features are the required ones that only one side knows.
 	Features Features
-	// Ours: this program requires them, and the peer has refused them.
-	Ours bool
+	// Local: this program requires them, and the peer has refused them.
+	Local bool
 }
 
 // Error names the format, both versions, and the features that only one side knows.
@@ -74,7 +74,7 @@ func (e *Error) Error() string {
 	switch {
 	case e.Version != f.Version:
 		return fmt.Sprintf("%s has version %d, this program knows version %d: run one release of goucx on both sides", f.Name, e.Version, f.Version)
-	case e.Ours:
+	case e.Local:
 		return fmt.Sprintf("%s of version %d requires %s, which the peer (version %d) does not know", f.Name, f.Version, f.names(e.Features), e.Version)
 	}
 	return fmt.Sprintf("%s of version %d requires %s, which this program (version %d) does not know", f.Name, e.Version, f.names(e.Features), f.Version)

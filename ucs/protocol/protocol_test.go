@@ -40,6 +40,6 @@ func TestCheck(t *testing.T) {
 }
 
 func TestRefusedByPeer(t *testing.T) {
-	err := &Error{Format: &format, Version: 3, Features: 1<<1 | 1<<2, Ours: true}
+	err := &Error{Format: &format, Version: 3, Features: 1<<1 | 1<<2, Local: true}
 	assert.EqualError(t, err, "sample message of version 3 requires feature 1 (known one), feature 2, which the peer (version 3) does not know")
 }
