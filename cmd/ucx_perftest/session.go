@@ -21,6 +21,7 @@ type session struct {
 	*options
 	plan           *plan
 	config         perf.Config
+	shown          bool // the header is printed
 	stdout, stderr io.Writer
 }
 
@@ -90,7 +91,7 @@ func (s *session) notes() {
 func (s *session) loopback() error {
 	s.notes()
 	f := s.form()
-	f.Header(header(s.opening(), true, true))
+	h := header(s.opening(), true, true)
 	runs := tally{runs: len(s.plan.steps), to: s.stderr}
 	for _, r := range s.plan.steps {
 		if f.Err() != nil {
@@ -100,15 +101,28 @@ func (s *session) loopback() error {
 			runs.refuse(r.refused)
 			continue
 		}
-		runs.end(r.wrapError(s.measure(f, rte.Loop{}, r)))
+		runs.end(r.wrapError(s.measure(f, h, rte.Loop{}, r)))
 	}
 	return s.finish(f, &runs)
 }
 
-// measure executes one run on the measuring side.
-func (s *session) measure(f report.Form, g perf.Group, r step) error {
-	f.Begin(r.names, &r.options.Params)
+// header prints the header of this session once, when the transports of its first run are known.
+func (s *session) header(f report.Form, h report.Header, transports string) {
+	if !s.shown {
+		h.Transports = transports
+		f.Header(h)
+		s.shown = true
+	}
+}
+
+// measure executes one run on the measuring side, whose first run prints the header h.
+func (s *session) measure(f report.Form, h report.Header, g perf.Group, r step) error {
 	c := s.config
+	c.Connected = func(transports string) {
+		s.header(f, h, transports)
+		f.Begin(r.names, &r.options.Params)
+		f.Transports(transports)
+	}
 	c.Rows = f.Row
 	res, err := perf.Run(c, g, r.options.Params)
 	if err == nil {
@@ -145,7 +159,7 @@ func (s *session) client() error {
 	}
 	s.notes()
 	f := s.form()
-	f.Header(header(s.opening(), false, true))
+	h := header(s.opening(), false, true)
 	runs := tally{runs: len(s.plan.steps), to: s.stderr}
 	left, ended := len(s.plan.runs()), false
 	for _, r := range s.plan.steps {
@@ -164,7 +178,7 @@ func (s *session) client() error {
 		if err != nil {
 			return sendFailure(conn, r.wrapError(err))
 		}
-		err, broken := endRun(conn, s.measure(f, conn, r), left == 0)
+		err, broken := endRun(conn, s.measure(f, h, conn, r), left == 0)
 		runs.end(r.wrapError(cmp.Or(err, broken)))
 		ended = broken != nil
 	}
