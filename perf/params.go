@@ -119,7 +119,7 @@ func (p *Params) Check() error {
 		return err
 	}
 	if t.Later {
-		return fmt.Errorf("test %s: %w", t.Name, ErrNotSupportedYet)
+		return fmt.Errorf("test %s: %w: goucx has no streams", t.Name, ErrNotSupportedYet)
 	}
 	return errors.Join(p.checkCounts(), p.checkSizes(t), p.checkForm(t))
 }

@@ -169,6 +169,7 @@ func (w *thread) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 	for _, c := range plan[wireup.ForAM] {
 		lane, err := w.openLane(peer, &view, c)
 		if err == nil {
+			w.logConfig(lane)
 			w.sendAddress(lane)
 			return lane, nil
 		}

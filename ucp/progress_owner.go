@@ -4,8 +4,11 @@ import (
 	"context"
 	"runtime"
 	"sync/atomic"
+	"time"
 
 	"github.com/goucx/goucx/ucp/internal/lock"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 )
 
 // Progress ownership.
@@ -14,7 +17,7 @@ import (
 // only the owner calls into the transports' Progress. A goroutine that waits acquires
 // the ownership if it is free. Otherwise it parks on its own channel, until its
 // operation completes or the ownership is transferred to it. The async goroutine of a
-// transport is an owner too, for short turns (progress.go).
+// transport is an owner too, for short turns (resumeUnattended).
 //
 // Invariants:
 //
@@ -265,4 +268,64 @@ func (w *thread) acquireProgress() bool {
 	o.waking.Add(-1)
 	x.free()
 	return true
+}
+
+// With ThreadMulti, operations that waited for a connection are sent although no
+// goroutine progresses the worker: the transport's async goroutine resumes them. It
+// tries to acquire the worker's lock and the progress ownership, and never waits for
+// either. With both it acts as the goroutine that progresses, but it receives no
+// message and runs no callback of the program. Callbacks that become due meanwhile
+// run in the next pass of the program.
+
+const (
+	// resumeTurn is how long a turn starts operations. Those started last, and what
+	// they put on the wire together, are done within 50 us.
+	resumeTurn = 25 * time.Microsecond
+	// resumeAgain is the delay until the next turn. While no operation moves, the delay
+	// doubles up to resumeRest.
+	resumeAgain = 500 * time.Microsecond
+	resumeRest  = 16 * time.Millisecond
+)
+
+// resumeUnattended resumes the operations that wait on the iface's lanes, for one turn.
+// It returns the delay until the next turn; a negative delay means none.
+func (wi *workerIface) resumeUnattended() time.Duration {
+	w := wi.t
+	if !w.owner.mu.TryLock() {
+		return resumeAgain
+	}
+	f, ok := wi.iface.(uct.Unattended)
+	if !ok || w.life.closed() {
+		w.unlockShared()
+		return -1
+	}
+	if w.owner.state != ownerNone {
+		// An owner that polls resumes them. One that sleeps was woken by the transport.
+		again := resumeAgain
+		if w.owner.state == ownerSleeps || !f.PendingLeft() {
+			again = -1
+		}
+		w.unlockShared()
+		return again
+	}
+	w.owner.state = ownerRuns
+	wi.inAsyncTurn = true
+	moved, left := f.ResumePending(ucs.Now().Add(resumeTurn))
+	wi.inAsyncTurn = false
+	due := w.callbacks.pending()
+	w.owner.transfer(&w.slab)
+	w.unlockShared()
+	if due {
+		w.polling.signal() // a program that sleeps on EventFD runs them
+	}
+	switch {
+	case !left:
+		wi.resumeDelay = 0
+		return -1
+	case moved > 0:
+		wi.resumeDelay = resumeAgain
+	default:
+		wi.resumeDelay = min(max(2*wi.resumeDelay, resumeAgain), resumeRest)
+	}
+	return wi.resumeDelay
 }

@@ -51,6 +51,7 @@ type thread struct {
 	locals  []wireup.LocalIface // ifaces as lane selection sees them
 	refused []uct.Refusal
 	address Address
+	configs []string // endpoint configurations in use, by index in the log; empty without a log
 	count   *stats.Set
 	stats   stats.Group
 

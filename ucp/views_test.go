@@ -40,3 +40,43 @@ func TestViews(t *testing.T) {
 	assert.Equal(t, at(rmaOp{}, "addr"), at(wordOp{}, "addr"))
 	assert.Equal(t, at(flushOp{}, "parent"), at(fenceOp{}, "parent"))
 }
+
+// A slot keeps nothing of the state of the operation that it held before.
+func TestSlotsBeginAnew(t *testing.T) {
+	var slab request.Table
+	i := slab.Alloc(request.TagRecv)
+	request.As[recvOp](&slab.Slots[i]).recv = recvAwaitsKey
+	slab.Recycle(i)
+	assert.Equal(t, i, slab.Alloc(request.TagRecv))
+	assert.Equal(t, recvPosted, request.As[recvOp](&slab.Slots[i]).recv)
+	request.As[sendOp](&slab.Slots[i]).phase = phaseExposed
+	slab.Recycle(i)
+	assert.Equal(t, i, slab.Alloc(request.TagSend))
+	assert.Equal(t, phaseNew, request.As[sendOp](&slab.Slots[i]).phase)
+}
+
+// viewSlots is no constant, so that BenchmarkView has its slots on the heap.
+var viewSlots = 256
+
+// BenchmarkView compares the fields of a view over a slot with those of a struct: a view
+// costs nothing.
+func BenchmarkView(b *testing.B) {
+	b.Run("view", func(b *testing.B) {
+		slots := make([]request.Slot, viewSlots)
+		for i := range b.N {
+			s := request.As[sendOp](&slots[i%256])
+			s.off += s.length
+			s.length++
+			s.phase = phaseMatch
+		}
+	})
+	b.Run("struct", func(b *testing.B) {
+		ops := make([]sendOp, viewSlots)
+		for i := range b.N {
+			s := &ops[i%256]
+			s.off += s.length
+			s.length++
+			s.phase = phaseMatch
+		}
+	})
+}

@@ -215,12 +215,29 @@ func TestBatchOverTwoProcesses(t *testing.T) {
 		assert.Contains(t, c.Out.String(), "+lat/eight-----+--------------+")
 		assert.Len(t, finalRow.FindAllString(c.Out.String(), -1), 6)
 	})
-	t.Run("later tests are left out and told", func(t *testing.T) {
-		f := file(t, "types", "lat -t tag_lat\nstream -t stream_lat\nput -t ucp_put_lat\n")
-		out, _, err := command("-l", "-q", "-n", "100", "-b", f)
-		require.ErrorContains(t, err, "line 2: test stream_lat: not supported yet")
+	t.Run("refused lines are reported, and the others run", func(t *testing.T) {
+		f := file(t, "types", "gpu -t tag_lat -m cuda\nlat -t tag_lat\nstream -t stream_lat\nput -t ucp_put_lat\nx -Q\n")
+		out, diagnostics, err := command("-l", "-q", "-n", "100", "-b", f)
+		require.EqualError(t, err, "3 of 5 runs were refused")
 		assert.Equal(t, 1, exitCode(err))
 		assert.Len(t, finalRow.FindAllString(out, -1), 2)
+		port := suitetest.FreePort(t)
+		s := start(t, "-p", port)
+		c := start(t, "127.0.0.1", "-p", port, "-q", "-n", "100", "-b", f)
+		assert.Equal(t, 1, c.End(patience))
+		assert.Equal(t, 0, s.End(patience), "%s", &s.Err)
+		assert.Len(t, finalRow.FindAllString(c.Out.String(), -1), 2)
+		assert.Equal(t, diagnostics+"ucx_perftest: 3 of 5 runs were refused\n", c.Err.String())
+		assert.Regexp(t, `(?s)^ucx_perftest: batch file .*types line 1, gpu: .* line 3, stream: .* line 5, x: `, diagnostics)
+		assert.Equal(t, 3, strings.Count(diagnostics, "\n"))
+	})
+	t.Run("no line runs", func(t *testing.T) {
+		port := suitetest.FreePort(t)
+		s := start(t, "-p", port)
+		c := start(t, "127.0.0.1", "-p", port, "-b", file(t, "types", "gpu -t tag_lat -m cuda\n"))
+		assert.Equal(t, 1, c.End(patience))
+		assert.Equal(t, 0, s.End(patience), "%s", &s.Err)
+		assert.Contains(t, c.Err.String(), "line 1, gpu: -m")
 	})
 }
 

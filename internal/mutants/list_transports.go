@@ -22,7 +22,7 @@ var transportsList = []mutant{
 	},
 	{
 		name: "the worse lane is chosen",
-		file: "wireup/choose.go",
+		file: "wireup/score.go",
 		old:  "cmp.Compare(b.Score, a.Score)", new: "cmp.Compare(a.Score, b.Score)",
 		pkg: "./wireup", test: "^TestChoose$",
 	},

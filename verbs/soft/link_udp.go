@@ -111,8 +111,6 @@ func (q *qp) delaySend(now ucs.Time) bool {
 	if n := q.unsent(); n > 0 {
 		return q.delayBatch(n, now)
 	}
-	// An ACK is delayed until the socket has been found empty. It may then cover more
-	// packets, or be sent in the batch of a request if the program responds.
 	return s.ackState == ackDue && !s.longAckReq && s.unacked < maxUnackedShort && q.d.socketEmpty.Load() == 0
 }
 

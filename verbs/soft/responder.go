@@ -314,10 +314,9 @@ func (q *qp) executeReadOrAtomic(p *packet) bool {
 		q.rejectRequest(wire.NakInvalid)
 		return false
 	}
-	r.msn++
 	at := r.numSaved % maxDestRdAtomic
 	a := &r.saved[at]
-	*a = savedRequest{psn: p.PSN, npk: npk, read: read, key: p.RKey, addr: p.VA, n: p.DMALen, msn: r.msn}
+	*a = savedRequest{psn: p.PSN, npk: npk, read: read, key: p.RKey, addr: p.VA, n: p.DMALen, msn: r.msn + 1}
 	switch p.Opcode {
 	case wire.FetchAdd:
 		a.atomicOld, ok = fetchAdd(word, p.SwapDt)
@@ -331,6 +330,7 @@ func (q *qp) executeReadOrAtomic(p *packet) bool {
 	}
 	r.pendingResponses |= 1 << at
 	r.numSaved++
+	r.msn++
 	r.psn = r.psn.Add(int(npk))
 	return true
 }
