@@ -24,7 +24,7 @@ var (
 )
 
 var (
-	rowRndvThresh = config.New("RNDV_THRESH", "auto", config.OrAuto(config.Size(0, config.Inf)), "bytes",
+	rowRndvThresh = config.New("RNDV_THRESH", "auto", config.IntraInter(config.OrAuto(config.Size(0, config.Inf))), "bytes",
 		"Longest message that is sent without being asked for; auto: 64k.")
 	rowZcopyThresh = config.New("ZCOPY_THRESH", "auto", config.OrAuto(config.Size(0, config.Inf)), "bytes",
 		"Shortest put or get over a network device that is not copied: its memory is registered for the time being, where it is not yet; auto: 16k, and 4k of memory that is.")

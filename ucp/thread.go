@@ -39,7 +39,7 @@ type thread struct {
 	rxConns            []*rxConn // by rxConn.index; 0 is none
 	freeRxConns        []uint32
 
-	rndvThresh uint64 // longest message that is sent eagerly
+	rndvThresh rndvThresh
 	zcopyFrom  zcopyFrom
 	maxCredits uint32    // send credits of each lane
 	scratch    [64]byte  // a short message that is being sent

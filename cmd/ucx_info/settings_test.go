@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -35,6 +36,30 @@ func TestSettingsDocument(t *testing.T) {
 		"`shm: {ring_size: 32k}` is `UCX_SHM_RING_SIZE=32k`. A `[section]` of `ucx.conf` counts where its filters " +
 		"(`CPU vendor=`, `CPU model=`, which `ucx_info -s` shows, and `DMI product name=` and the like) match.\n\n")
 	require.NoError(t, config.Markdown(&b, ucp.Tables(transports.All())...))
+	b.WriteString("\n## UCX's variables\n\n" +
+		"These are all 472 of UCX 1.13. *used*: goucx has a setting of that name. " +
+		"*alias*: it is another name of a setting above. *no meaning*: goucx does not use it.\n\n" +
+		"A variable without meaning is named in one warning where its value is not UCX's default. " +
+		"`UCX_WARN_UNUSED_ENV_VARS=n` hides the warning, and `UCX_STRICT=y` makes it an error. " +
+		"`ucx_info --why` shows each with its reason. " +
+		"So are names of other releases of UCX and of its accelerators.\n\n")
+	require.NoError(t, config.MarkdownUCX(&b, ucp.Tables(transports.All())...))
+	rows := map[string]bool{"UCX_TLS": true}
+	for _, t := range ucp.Tables(transports.All()) {
+		for _, r := range t.Settings {
+			rows[config.Prefix+r.Name()] = true
+		}
+	}
+	_, list, _ := strings.Cut(b.String(), "\n## UCX's variables\n")
+	for line := range strings.Lines(list) {
+		if _, reason, ok := strings.Cut(line, "| no meaning |"); ok {
+			assert.NotContains(t, reason, "nothing that it would set", line)
+			for _, name := range regexp.MustCompile(`UCX_[A-Z0-9_]+`).FindAllString(reason, -1) {
+				assert.True(t, rows[name], "no row %s: %s", name, line)
+			}
+		}
+	}
+	assert.Equal(t, 472, strings.Count(list, "\n| `UCX_"))
 	if *update {
 		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
 		return
@@ -107,6 +132,8 @@ func TestConfigFull(t *testing.T) {
 # cells of each direction of a new connection; one holds a message of up to 48 bytes
 #
 # syntax:    a power of two from 8 to 4096
+# aliases:   UCX_POSIX_FIFO_SIZE, UCX_SYSV_FIFO_SIZE
+# inherits:  UCX_MM_FIFO_SIZE
 #
 UCX_SHM_RING_CELLS=32
 `, out)
@@ -135,6 +162,6 @@ func TestConfigJSON(t *testing.T) {
 	s.Help = ""
 	assert.Equal(t, settingView{
 		Section: "shm", Name: "UCX_SHM_RING_CELLS", Value: "64", Default: "32", Unit: "cells",
-		Allowed: "a power of two from 8 to 4096", Origin: "environment UCX_SHM_RING_CELLS",
+		Allowed: "a power of two from 8 to 4096", Aliases: []string{"POSIX_FIFO_SIZE", "SYSV_FIFO_SIZE"}, Inherits: []string{"MM_FIFO_SIZE"}, Origin: "environment UCX_SHM_RING_CELLS",
 	}, s)
 }

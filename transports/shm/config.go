@@ -19,9 +19,10 @@ const (
 
 var (
 	ringCells = config.New("SHM_RING_CELLS", "32", cellCount(), "cells",
-		"cells of each direction of a new connection; one holds a message of up to 48 bytes")
+		"cells of each direction of a new connection; one holds a message of up to 48 bytes").
+		Alias("POSIX_FIFO_SIZE", "SYSV_FIFO_SIZE").Inherit("MM_FIFO_SIZE")
 	ringSize = config.New("SHM_RING_SIZE", "10k", config.Size(4<<10, 64<<20), "bytes",
-		"memory of each direction of a new connection: its cells, and the area for longer messages")
+		"memory of each direction of a new connection: its cells, and the area for longer messages; the default grows with the cells")
 	ringMaxSize = config.New("SHM_RING_MAX_SIZE", "256k", config.Size(4<<10, 64<<20), "bytes",
 		"to what each direction of a connection grows, by doubling, while sends find no room")
 	maxPairs = config.New("SHM_MAX_PAIRS", "1024", config.Int(1, maxConns), "connections",
@@ -57,10 +58,15 @@ func cellCount() config.Parser[int] {
 // messages that are too long for a cell.
 const minBulk = 1 << 10
 
-// ringLayout returns the ring geometry that the settings ask for.
+// ringLayout returns the ring geometry that the settings ask for. The default size grows with the
+// cells.
 func ringLayout(s *config.Set) (ring.Layout, error) {
 	cells, size := ringCells.Get(s), ringSize.Get(s)
-	if need := config.Bytes(ring.Layout{Cells: cells, Bulk: minBulk}.Size()); size < need {
+	need := config.Bytes(ring.Layout{Cells: cells, Bulk: minBulk}.Size())
+	if s.Origin(ringSize.Name()).Kind == config.Default {
+		size = max(size, need)
+	}
+	if size < need {
 		return ring.Layout{}, fmt.Errorf("%s does not hold %s, which need at least %v: %w",
 			settingText(s, ringSize.Name(), size), settingText(s, ringCells.Name(), cells), (need+1023)&^1023, ucs.ErrInvalid)
 	}
