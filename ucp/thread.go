@@ -60,6 +60,7 @@ type thread struct {
 	callbacks callbacks
 	emul      emulOps
 	owner     progressOwner
+	looks     lookStart
 
 	show *display // nil: the worker publishes no live statistics
 	life workerLife
