@@ -46,7 +46,7 @@ func (e Endpoint) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
 		defer cancel()
 		_ = w.waitUntil(ctx, func() bool { return e.Info().Err != nil })
-		if errors.Is(e.Info().Err, errDisconnected) {
+		if errors.Is(e.Info().Err, ErrPeerClosed) {
 			err = nil
 		}
 	}
