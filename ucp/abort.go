@@ -136,6 +136,7 @@ func (wi *workerIface) handleAbort(rx *rxConn, id uint64, data []byte) {
 				w.failEndpoint(uint32(k), ucs.PeerFailed, reason)
 			}
 		}
+		w.failTiedRecvs()
 		w.dropFromEndpoint(rx.peer)
 	}
 }

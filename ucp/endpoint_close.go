@@ -139,6 +139,7 @@ func (w *thread) detach(k uint32) {
 			}
 		}
 		w.clearPending(i)
+		s.Flags &^= request.FlagTied // without an endpoint it would be tied to all
 		if s.EP = 0; !exposes(s) {
 			s.Lane = 0 // otherwise the lane stays open until the peer has read
 		}
@@ -154,7 +155,7 @@ func (w *thread) freeEndpoint(k uint32) {
 	}
 	delete(w.cold, k)
 	peer := s.peer
-	s.enter(epFree)
+	w.enterEndpoint(k, epFree)
 	*s = epSlot{gen: s.gen + 1, peer: wireup.PeerID(w.epFree)}
 	w.epFree = k
 	if lane != 0 {

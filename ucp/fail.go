@@ -149,7 +149,7 @@ func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 	s := &w.eps[k]
 	c := w.cold.of(k)
 	c.err, c.lane = err, s.lane
-	s.enter(epFailed)
+	w.enterEndpoint(k, epFailed)
 	s.status, s.lane = st, 0
 	for o := range c.owned {
 		if key, ok := o.(*RemoteKey); ok {
@@ -162,12 +162,26 @@ func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 	}
 }
 
-// failTiedRecvs completes the unmatched receives that are tied to failed endpoints.
+// failTiedRecvs completes the unmatched receives that are tied to failed endpoints. One that
+// is tied to all endpoints completes with the first that has failed.
 func (w *thread) failTiedRecvs() {
+	failed := uint32(0)
+	for k := range w.eps {
+		if w.eps[k].state == epFailed {
+			failed = uint32(k)
+			break
+		}
+	}
+	if failed == 0 {
+		return
+	}
 	for i := range w.slab.Slots {
 		s := &w.slab.Slots[i]
 		if s.State != request.StateLive || s.Flags&request.FlagTied == 0 {
 			continue
+		}
+		if s.EP == 0 && w.matching.posted.Has(uint32(i)) {
+			s.EP = failed
 		}
 		if st := w.eps[s.EP].status; st != ucs.OK && w.matching.posted.Remove(uint32(i)) {
 			w.end(uint32(i), st)

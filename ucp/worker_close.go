@@ -92,7 +92,7 @@ func (w *Worker) closeEndpoints() error {
 	for k := range w.t.eps {
 		w.t.eps[k].gen++
 		if w.t.eps[k].state != epFree {
-			w.t.eps[k].enter(epFree)
+			w.t.enterEndpoint(uint32(k), epFree)
 		}
 		w.t.eps[k].lane = 0
 	}
