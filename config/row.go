@@ -72,8 +72,8 @@ func (r *Row[T]) Inherit(names ...string) *Row[T] {
 // all. Alias must be called only where the row is declared.
 func (r *Row[T]) Alias(names ...string) *Row[T] {
 	for _, n := range names {
-		if n == r.name || !knownToUCX(n) {
-			panic(fmt.Sprintf("config: alias %q of setting %s: no variable of UCX", n, r.name))
+		if !validName(n) || n == r.name {
+			panic(fmt.Sprintf("config: setting %s has the malformed alias %q", r.name, n))
 		}
 	}
 	r.aliases = append(r.aliases, names...)

@@ -19,18 +19,18 @@ const (
 
 var (
 	ringCells = config.New("SHM_RING_CELLS", "32", cellCount(), "cells",
-		"cells of each direction of a new connection; one holds a message of up to 48 bytes").
+		"Cells of each direction of a new connection. One holds a message of up to 48 bytes.").
 		Alias("POSIX_FIFO_SIZE", "SYSV_FIFO_SIZE").Inherit("MM_FIFO_SIZE")
 	ringSize = config.New("SHM_RING_SIZE", "10k", config.Size(4<<10, 64<<20), "bytes",
-		"memory of each direction of a new connection: its cells, and the area for longer messages; the default grows with the cells")
+		"Memory of each direction of a new connection: its cells, and the area for longer messages. The default grows with the cells.")
 	ringMaxSize = config.New("SHM_RING_MAX_SIZE", "256k", config.Size(4<<10, 64<<20), "bytes",
-		"to what each direction of a connection grows, by doubling, while sends find no room")
+		"Largest memory of each direction of a connection. It grows to this by doubling, while sends find no room.")
 	maxPairs = config.New("SHM_MAX_PAIRS", "1024", config.Int(1, maxConns), "connections",
-		"how many connections have memory; of more, idle ones are put to sleep, least recently used first, and get new memory on use")
+		"How many connections have memory. Of more, the least recently used idle ones are suspended; they get new memory on use.")
 	rescan = config.New("SHM_RESCAN", "2ms", config.Duration(100*time.Microsecond, config.Forever), "time",
-		"how often a polling worker looks at every connection, whatever the hints say; inf: never")
+		"How often a polling worker looks at every connection, whatever the doorbells say. inf: never.")
 	socketDir = config.New("SHM_SOCKET_DIR", "", config.String(), "directory",
-		"where workers make their sockets, for containers that share a directory but no network namespace; empty: the abstract namespace")
+		"Where workers create their sockets, for containers that share a directory but no network namespace. empty: the abstract namespace.")
 )
 
 // settings are the configuration variables of this transport.
