@@ -39,11 +39,11 @@ func TestRingCellsBeyondTheirRing(t *testing.T) {
 	}{
 		{
 			[]string{"UCX_SHM_RING_CELLS=4096", "UCX_SHM_RING_SIZE=4k"},
-			"UCX_SHM_RING_SIZE=4k (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=4096 (environment UCX_SHM_RING_CELLS), which need at least 258k: invalid parameter",
+			"UCX_SHM_RING_SIZE=4K (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=4096 (environment UCX_SHM_RING_CELLS), which need at least 258K: invalid parameter",
 		},
 		{
 			[]string{"UCX_SHM_RING_CELLS=64", "UCX_SHM_RING_SIZE=4k"},
-			"UCX_SHM_RING_SIZE=4k (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=64 (environment UCX_SHM_RING_CELLS), which need at least 6k: invalid parameter",
+			"UCX_SHM_RING_SIZE=4K (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=64 (environment UCX_SHM_RING_CELLS), which need at least 6K: invalid parameter",
 		},
 	} {
 		s, err := loaded(c.env...)
@@ -52,7 +52,7 @@ func TestRingCellsBeyondTheirRing(t *testing.T) {
 		require.ErrorIs(t, err, ucs.ErrInvalid)
 		require.EqualError(t, err, c.want)
 	}
-	s, err := loaded("UCX_SHM_RING_CELLS=4096", "UCX_SHM_RING_SIZE=258k")
+	s, err := loaded("UCX_SHM_RING_CELLS=4096", "UCX_SHM_RING_SIZE=258K")
 	require.NoError(t, err)
 	_, err = ringLayout(s)
 	require.NoError(t, err, "what the message says is enough")
