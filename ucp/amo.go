@@ -315,8 +315,9 @@ type Fetch[T Word] struct {
 	r Request
 }
 
-// Wait progresses the worker until the value has arrived. If ctx ends first, Wait
-// returns, and the operation continues.
+// Wait progresses the worker until the value has arrived. If ctx ends first, Wait returns
+// context.Cause(ctx), and the operation continues. Wait panics for a nil ctx if it has to
+// wait.
 func (f Fetch[T]) Wait(ctx context.Context) (v T, err error) {
 	if f.r.id == 0 {
 		return f.v, nil
@@ -353,9 +354,12 @@ func (w *thread) startFetch(i uint32) (uint64, Request) {
 		return 0, Request{w, id}
 	}
 	v, lane := request.As[wordOp](&w.slab.Slots[i]).key, w.slab.Slots[i].Lane
+	if st != ucs.OK && w.noteFailure(lane, st) {
+		w.awaitReport(i)
+		return 0, Request{w, id}
+	}
 	w.slab.release(i)
 	if st != ucs.OK {
-		w.noteFailure(lane, st)
 		return 0, w.refuse(op, w.handle(ep), st)
 	}
 	return v, Request{}

@@ -95,6 +95,14 @@ func (s *epSlot) enter(to epState) {
 	s.state = to
 }
 
+// enterEndpoint changes the state of endpoint k, and counts it.
+func (w *thread) enterEndpoint(k uint32, to epState) {
+	s := &w.eps[k]
+	w.numEps[s.state]--
+	s.enter(to)
+	w.numEps[to]++
+}
+
 // epSlot is the state of an endpoint. An unused endpoint costs these 16 bytes, without
 // a pointer, and its address.
 type epSlot struct {
@@ -180,7 +188,7 @@ func (w *thread) newEpSlot(peer wireup.PeerID) uint32 {
 			w.fastEps = w.eps
 		}
 	}
-	w.eps[k].enter(epIdle)
+	w.enterEndpoint(k, epIdle)
 	w.eps[k].peer = peer
 	return k
 }
@@ -206,7 +214,7 @@ func (w *thread) connect(k uint32) ucs.Status {
 	if s.state != epIdle {
 		return s.status
 	}
-	s.enter(epActive)
+	w.enterEndpoint(k, epActive)
 	lane, refused := w.openBest(s.peer)
 	if lane != 0 {
 		s.lane = lane

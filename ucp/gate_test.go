@@ -54,7 +54,17 @@ func TestGateAllocations(t *testing.T) {
 				_, err := r.Wait(ctx)
 				require.NoError(t, err)
 			}
-			for name, f := range map[string]func(){"expected": expected, "unexpected": unexpected} {
+			half := size / 2
+			outs, ins := [][]byte{out[:half], nil, out[half:]}, [][]byte{in[:size-half], in[size-half:]}
+			pieces := func() {
+				r := b.TagRecvV(ins, 1, exact)
+				s := ep.TagSendV(outs, 1)
+				drive(r.Done)
+				_, err := r.Wait(ctx)
+				require.NoError(t, err)
+				require.NoError(t, s.Wait(ctx))
+			}
+			for name, f := range map[string]func(){"expected": expected, "unexpected": unexpected, "pieces": pieces} {
 				for range 20 {
 					f()
 				}
@@ -70,7 +80,9 @@ func TestGateAllocations(t *testing.T) {
 			"uint64": func() { ep.TagSendUint64(1, 1) },
 			"flush":  func() { require.NoError(t, ep.Flush().Wait(ctx)); require.NoError(t, a.Flush().Wait(ctx)) },
 			"fence":  func() { ep.Fence(); a.Fence() },
-			"arrays": func() { require.NoError(t, ucp.WaitAll(ctx, ep.TagSendUint64(1, 1), ep.TagSendUint64(2, 1))) },
+			"arrays": func() {
+				require.NoError(t, ucp.WaitAll(ctx, []ucp.Request{ep.TagSendUint64(1, 1), ep.TagSendUint64(2, 1)}, nil))
+			},
 		}
 		for name, f := range forms {
 			g := func() {

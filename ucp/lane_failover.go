@@ -92,7 +92,7 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 		var waiting []uct.Token
 		l.ep.PendingPurge(func(t uct.Token) { waiting = append(waiting, t) })
 		w.laneOf.remove(w.lanes, i)
-		l.setIface(wi, view.Entries[c.Remote].Device, w.rndvThresh)
+		l.setIface(wi, view.Entries[c.Remote].Device, w.rndvThresh.of(view.Host))
 		w.laneOf.insert(w.lanes, i)
 		h := l.stalledEp()
 		if h == nil && l.emul != nil {

@@ -18,7 +18,7 @@ import (
 )
 
 var rowStatsDest = config.New("STATS_DEST", live.Off, statsDest(), "",
-	"Where a running program shows its endpoints, requests and counters to ucx_info --live. unix: a directory of this user's; empty: nowhere.")
+	"Where a running program shows its endpoints, requests and counters to ucx_info --live. unix: a directory of this user; empty: nowhere.")
 
 // statsDest returns a parser that accepts the destinations of package live.
 func statsDest() config.Parser[string] {
@@ -282,7 +282,7 @@ func (o *inspector) summary(d *display, now ucs.Time) live.Summary {
 		row.Count++
 		switch {
 		case k.state == statePosted:
-			row.Bytes += uint64(len(w.slab.Bufs[i]))
+			row.Bytes += w.slab.room(i)
 		case r.Op.Sends():
 			row.Bytes += request.As[sendOp](r).length
 		case r.Op.Receives():

@@ -21,8 +21,9 @@ import (
 //
 // Invariants:
 //
-//   - Every waiter is in the list of its operation and, unless it is the owner, in the
-//     queue for the ownership. So it is woken by whichever comes first.
+//   - Every waiter is in the list of its operation, or of each operation that it waits for,
+//     and, unless it is the owner, in the queue for the ownership. So it is woken by
+//     whichever comes first.
 //   - An owner that stops, for whatever reason, transfers the ownership to the first in
 //     the queue, or frees it. Pending callbacks run before that, or on the next owner.
 //   - mu guards all fields but waking. It is free while the owner sleeps or runs
@@ -72,6 +73,10 @@ func (r Request) waitShared(ctx context.Context, take bool) (m Message, ended bo
 		w.unlockShared()
 		return m, ended, err
 	}
+	if ctx == nil {
+		w.unlockShared()
+		panic(nilContext)
+	}
 	if w.owner.state != ownerNone {
 		return r.park(ctx, take)
 	}
@@ -115,27 +120,10 @@ func (r Request) progressUntil(ctx context.Context, take bool) (Message, bool, e
 		}
 		p.n++
 		p.did += uint32(n)
-		sleepy := false
-		switch {
-		case w.callbacks.pending():
-			w.runCallbacks()
-		case p.n >= w.ctxCheckPasses:
-			w.unlockShared()
-			sleepy, err = p.look(ctx, w)
-			o.lockPass()
-		case o.toWake == nil && o.lockWaiters.Load() == 0 && o.waking.Load() == 0:
+		if p.n < w.ctxCheckPasses && o.toWake == nil && o.lockWaiters.Load() == 0 && o.waking.Load() == 0 && !w.callbacks.pending() {
 			continue
-		default:
-			if o.toWake != nil || o.waking.Load() != 0 {
-				o.state = ownerYields
-			}
-			w.unlockShared()
-			if o.waking.Load() != 0 {
-				runtime.Gosched() // woken goroutines can post their next operations
-			}
-			o.lockPass()
-			o.state = ownerRuns
 		}
+		sleepy, err := p.betweenPasses(ctx, w)
 		if m, ended, opErr := r.outcome(take); ended || err != nil {
 			w.releaseProgress()
 			if ended {
@@ -154,7 +142,7 @@ func (r Request) progressUntil(ctx context.Context, take bool) (Message, bool, e
 		// complete other than by progress.
 		x := waiterPool.Get().(*waiter)
 		x.id, x.consume = r.id, take
-		o.enqueue(&w.slab, x, true)
+		o.enqueue(&w.slab, x, placePoll)
 		w.sleep(ctx, &p)
 		if x.cause == causeDone {
 			w.releaseProgress()
@@ -165,6 +153,33 @@ func (r Request) progressUntil(ctx context.Context, take bool) (Message, bool, e
 	}
 }
 
+// betweenPasses runs the callbacks that are due, or looks at ctx and the time, or lets other
+// goroutines have the lock. The caller holds the lock and the progress ownership.
+//
+//go:noinline
+func (p *waitLoop) betweenPasses(ctx context.Context, w *thread) (sleepy bool, err error) {
+	o := &w.owner
+	switch {
+	case w.callbacks.pending():
+		w.runCallbacks()
+	case p.n >= w.ctxCheckPasses:
+		w.unlockShared()
+		sleepy, err = p.look(ctx, w)
+		o.lockPass()
+	default:
+		if o.toWake != nil || o.waking.Load() != 0 {
+			o.state = ownerYields
+		}
+		w.unlockShared()
+		if o.waking.Load() != 0 {
+			runtime.Gosched() // woken goroutines can post their next operations
+		}
+		o.lockPass()
+		o.state = ownerRuns
+	}
+	return sleepy, err
+}
+
 // park is the part of waitShared that waits while another goroutine owns the progress. The caller
 // holds the lock; park releases it.
 func (r Request) park(ctx context.Context, take bool) (Message, bool, error) {
@@ -172,7 +187,7 @@ func (r Request) park(ctx context.Context, take bool) (Message, bool, error) {
 	o := &w.owner
 	x := waiterPool.Get().(*waiter)
 	x.id, x.consume = r.id, take
-	o.enqueue(&w.slab, x, false)
+	o.enqueue(&w.slab, x, placeQueue)
 	// Spinning helps only while the owner runs in parallel.
 	spin := o.cores > 1 && o.state == ownerRuns && o.waking.Load() == 0
 	w.unlockShared()
@@ -246,7 +261,7 @@ func (w *thread) acquireProgress() bool {
 	defer cancel()
 	x := waiterPool.Get().(*waiter)
 	x.id, x.consume = 0, false
-	o.enqueue(&w.slab, x, false)
+	o.enqueue(&w.slab, x, placeQueue)
 	o.mustTransfer = true
 	if o.state == ownerSleeps {
 		w.polling.signal()

@@ -26,6 +26,7 @@ type thread struct {
 	operations         *[request.NumKinds]operation
 	eps                []epSlot
 	epFree             uint32
+	numEps             [numEpStates]int // endpoints in each state; of epFree without meaning
 	cold               coldEps
 	peers              wireup.Table
 	laneOf             laneIndex
@@ -39,7 +40,7 @@ type thread struct {
 	rxConns            []*rxConn // by rxConn.index; 0 is none
 	freeRxConns        []uint32
 
-	rndvThresh uint64 // longest message that is sent eagerly
+	rndvThresh rndvThresh
 	zcopyFrom  zcopyFrom
 	maxCredits uint32    // send credits of each lane
 	scratch    [64]byte  // a short message that is being sent
@@ -60,6 +61,7 @@ type thread struct {
 	callbacks callbacks
 	emul      emulOps
 	owner     progressOwner
+	looks     lookStart
 
 	show *display // nil: the worker publishes no live statistics
 	life workerLife

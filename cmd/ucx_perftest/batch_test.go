@@ -98,7 +98,7 @@ func TestPlanRefusesLines(t *testing.T) {
 		"help":            {"x -t tag_lat -h", "-h: belongs on the command line, not in a batch file"},
 		"stray word":      {"x -t tag_lat node1", `unexpected "node1"`},
 		"size":            {"x -t ucp_get -s 0", "ucp_get: message size too small"},
-		"several":         {"x -t tag_lat -s 8,8 -O -3", "window -3 is out of range: 1-65536, or 0 for the test's own; tag_lat: messages of several pieces"},
+		"several":         {"x -t tag_lat -O -3 -M multi -T 257", "window -3 is out of range: 1-65536, or 0 for the test's own; number of threads 257 is out of range"},
 		"quote":           {"x -t 'tag_lat", "a quote is not closed"},
 		"streams":         {"x -t stream_bw -r recv", "test stream_bw: not supported yet: goucx has no streams"},
 		"data of streams": {"x -t stream_lat -r recv_data", `-r "recv_data": not supported: goucx has no streams`},

@@ -116,7 +116,10 @@ var groups = []group{
 			letter: "q", long: "quiet", help: []string{"print no notes and warnings"},
 			value: func(o *options) pflag.Value { return boolValue(&o.quiet) },
 		},
-		{letter: "X", long: "extra", refused: noExtra, help: []string{"print extra information about the operation"}},
+		{
+			letter: "X", long: "extra", help: []string{"print extra information about the operation: its transports"},
+			value: func(o *options) pflag.Value { return boolValue(&o.style.Extra) },
+		},
 	}, nil},
 	{"UCT and verbs only", []option{
 		{
@@ -164,7 +167,7 @@ var groups = []group{
 	}, []perf.API{perf.UCT}},
 	{"UCP and verbs only", []option{
 		{
-			letter: "T", long: "threads", arg: "<threads>", test: true, help: []string{
+			letter: "T", long: "threads", arg: "<threads>[:1]", test: true, help: []string{
 				"number of threads in the test (1); verbs tests take 2 with -l:", "one for each side, on the first two processors of -c",
 			},
 			value: func(o *options) pflag.Value { return threadsValue(&o.ThreadCount) },

@@ -154,3 +154,15 @@ func (p *plan) runs() []step {
 	}
 	return rs
 }
+
+// remove removes the steps at these positions, which the client refuses. What this side alone would
+// refuse stays: the client has options for all lines that this side may not have.
+func (p *plan) remove(positions []int) {
+	var left []step
+	for i, s := range p.steps {
+		if !slices.Contains(positions, i) {
+			left = append(left, s)
+		}
+	}
+	p.steps = left
+}

@@ -215,6 +215,16 @@ func TestBatchOverTwoProcesses(t *testing.T) {
 		assert.Contains(t, c.Out.String(), "+lat/eight-----+--------------+")
 		assert.Len(t, finalRow.FindAllString(c.Out.String(), -1), 6)
 	})
+	t.Run("what the client's command line adds, the server needs not", func(t *testing.T) {
+		f := file(t, "sizes", "8 -s 8\nbad -s x\npieces -s 16,48\nfew -n 7\n")
+		port := suitetest.FreePort(t)
+		s := start(t, "-p", port, "-b", f)
+		c := start(t, "127.0.0.1", "-p", port, "-q", "-v", "-f", "-n", "100", "-t", "tag_bw", "-X", "-b", f)
+		assert.Equal(t, 1, c.End(patience))
+		assert.Equal(t, 0, s.End(patience), "%s", &s.Err)
+		assert.Contains(t, c.Err.String(), "1 of 4 runs were refused")
+		assert.Regexp(t, `\n8,100,.*\npieces,100,.*\nfew,7,.*\n$`, c.Out.String())
+	})
 	t.Run("refused lines are reported, and the others run", func(t *testing.T) {
 		f := file(t, "types", "gpu -t tag_lat -m cuda\nlat -t tag_lat\nstream -t stream_lat\nput -t ucp_put_lat\nx -Q\n")
 		out, diagnostics, err := command("-l", "-q", "-n", "100", "-b", f)

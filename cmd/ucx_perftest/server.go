@@ -42,7 +42,8 @@ func (s *session) serve(conn *rte.Conn, say io.Writer) error {
 	if err := conn.Receive(kindSession, &o); err != nil {
 		return err
 	}
-	if n := len(s.plan.runs()); len(s.plan.columns) > 0 && n != o.Runs {
+	s.plan.remove(o.Refused)
+	if n := len(s.plan.steps); len(s.plan.columns) > 0 && n != o.Runs {
 		return s.mismatch(conn, fmt.Sprintf("%d runs here and %d there", n, o.Runs))
 	}
 	c := s.config
@@ -81,8 +82,8 @@ func (s *session) serve(conn *rte.Conn, say io.Writer) error {
 // stepAt returns run i if this side has the batch files too; else a step with the options of the
 // command line.
 func (s *session) stepAt(i int) step {
-	if rs := s.plan.runs(); len(s.plan.columns) > 0 && i < len(rs) {
-		return rs[i]
+	if len(s.plan.columns) > 0 && i < len(s.plan.steps) {
+		return s.plan.steps[i]
 	}
 	return step{options: s.options}
 }

@@ -38,11 +38,19 @@ type opening struct {
 	Params  perf.Params `json:"params"`
 	Columns []string    `json:"columns,omitempty"`
 	Runs    int         `json:"runs"`
+	// Refused are the positions of the combined lines that the client does not run.
+	Refused []int `json:"refused,omitempty"`
 }
 
 // opening returns the local opening.
 func (s *session) opening() opening {
-	return opening{Params: s.Params, Columns: s.plan.columns, Runs: len(s.plan.runs())}
+	o := opening{Params: s.Params, Columns: s.plan.columns, Runs: len(s.plan.runs())}
+	for i, r := range s.plan.steps {
+		if r.refused != nil {
+			o.Refused = append(o.Refused, i)
+		}
+	}
+	return o
 }
 
 func (s *session) rte() rte.Config {

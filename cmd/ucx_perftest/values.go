@@ -25,7 +25,6 @@ func unsupported(why string) error { return refusal(why) }
 
 // Reasons of refusals.
 const (
-	noExtra     = "requests here carry no description"
 	hostMemory  = "goucx has host memory only"
 	noGPU       = "goucx has no GPU to start operations"
 	noDaemon    = "goucx has no daemon that executes operations of another process"
@@ -125,9 +124,13 @@ func headerValue(p *int64) pflag.Value {
 	})
 }
 
-// threadsValue rejects 0, which perf treats as unset.
+// threadsValue rejects 0, which perf treats as unset. A number of a GPU's blocks may follow.
 func threadsValue(p *int) pflag.Value {
 	return parsed(p, strconv.Itoa, func(s string) (int, error) {
+		s, blocks, has := strings.Cut(s, ":")
+		if has && blocks != "1" {
+			return *p, fmt.Errorf("blocks %q: %w; supported is 1", blocks, unsupported(noGPU))
+		}
 		n, err := strconv.Atoi(s)
 		if err == nil && n == 0 {
 			err = errors.New("number of threads 0 is out of range: at least 1")

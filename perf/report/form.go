@@ -14,6 +14,8 @@ type Style struct {
 	FinalOnly bool
 	// Numeric separates thousands.
 	Numeric bool
+	// Extra adds the transports to each row of the table format.
+	Extra bool
 	// Percentiles adds a line with p50, p99, p99.9 and the maximum to each result of the table
 	// format.
 	Percentiles bool

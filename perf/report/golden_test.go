@@ -121,6 +121,16 @@ func TestGolden(t *testing.T) {
 			f.Row(latEnd)
 			f.End(result)
 		}},
+		"extra.txt": {Style{Extra: true}, func(t *testing.T, f Form) {
+			h := header(t, "ucp_am_bw", true, true)
+			h.Params.AMHeader = 16
+			f.Header(h)
+			f.Begin(nil, params("ucp_am_bw"))
+			f.Transports("shm/memory rc/lo:1")
+			f.Row(lat1)
+			f.Row(threadsEnd)
+			f.Row(latEnd)
+		}},
 		"ucx-threads.txt": {Style{}, func(t *testing.T, f Form) {
 			f.Header(header(t, "tag_lat", false, true))
 			f.Begin(nil, params("tag_lat"))

@@ -60,13 +60,18 @@ func box(h Header) string {
 	} {
 		b.WriteString(boxLine(l[0], l[1]))
 	}
+	if h.Test.API == perf.UCP && h.Test.Op == perf.OpAM {
+		b.WriteString(boxLine("AM header size:", fmt.Sprint(max(h.Params.AMHeader, 0))))
+	}
 	if h.Transports != "" {
 		b.WriteString(boxLine("Transport:", h.Transports))
 	}
 	return b.String()
 }
 
-func boxLine(name, text string) string { return fmt.Sprintf("| %-13s %-91s|\n", name, text) }
+func boxLine(name, text string) string {
+	return fmt.Sprintf("| %-105s|\n", fmt.Sprintf("%-13s %s", name, text))
+}
 
 func heads(h Header, s Style) string {
 	unit := "overhead"
@@ -116,14 +121,18 @@ func (t *table) Row(r perf.Report) {
 	default:
 		label = "Final:    "
 	}
+	extra := ""
+	if t.style.Extra {
+		extra = "  " + t.shown
+	}
 	if r.Sum {
-		t.write(fmt.Sprintf("%10s%18s %29.3f %22.2f %23s\n", label, t.integer(float64(r.Iterations)),
-			micro(r.LatencyTotal), mebi(r.BytesTotal), t.integer(r.MessagesTotal)))
+		t.write(fmt.Sprintf("%10s%18s %29.3f %22.2f %23s%s\n", label, t.integer(float64(r.Iterations)),
+			micro(r.LatencyTotal), mebi(r.BytesTotal), t.integer(r.MessagesTotal), extra))
 		return
 	}
-	t.write(fmt.Sprintf("%10s%18s %10.3f %9.3f %9.3f %11.2f %10.2f %11s %11s\n", label, t.integer(float64(r.Iterations)),
+	t.write(fmt.Sprintf("%10s%18s %10.3f %9.3f %9.3f %11.2f %10.2f %11s %11s%s\n", label, t.integer(float64(r.Iterations)),
 		micro(r.Percentile), micro(r.LatencyMoment), micro(r.LatencyTotal), mebi(r.BytesMoment), mebi(r.BytesTotal),
-		t.integer(r.MessagesMoment), t.integer(r.MessagesTotal)))
+		t.integer(r.MessagesMoment), t.integer(r.MessagesTotal), extra))
 }
 
 // threadLabel returns the beginning of a row that is not the last.
