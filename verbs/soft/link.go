@@ -77,7 +77,7 @@ func (d *device) openLink() (err error) {
 		if d.udp, err = udp.Open(d.conf.Addr, d.conf.Port, socketBuffer); err != nil {
 			return err
 		}
-		d.udp.Tap = d.conf.Tap
+		d.udp.Tap, d.udp.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
 		d.gid, d.lid = d.udp.GID(), d.udp.LID()
 		d.link = udpLink{d}
 		if d.conf.Faults != nil {
@@ -112,6 +112,19 @@ func (d *device) resolve(a *verbs.AHAttr, features uint32) (route, error) {
 	r.foreign = d.isForeign(features)
 	r.udp.Foreign = r.foreign
 	return r, err
+}
+
+// PeerState implements verbs.PeerProber. Only a soft device replies to probes, and only over
+// UDP can it end without this one.
+func (d *device) PeerState(a *verbs.AHAttr, qpn verbs.QPN, heard ucs.Time) verbs.PeerState {
+	if d.kind != overUDP || d.isForeign(a.PeerFeatures) {
+		return verbs.PeerUnknown
+	}
+	p, err := d.udp.Peer(a.DGID, a.DLID)
+	if err != nil {
+		return verbs.PeerUnknown
+	}
+	return d.udp.PeerState(&p, qpn, heard)
 }
 
 // clock returns the device's time.
