@@ -80,8 +80,9 @@ type death struct {
 	mortal, survivor *process
 }
 
-// newDeath starts both, on the hosts of n, or on this one. Settings are of the survivor.
-func newDeath(t testing.TB, n *network, tls, wait string, settings ...string) *death {
+// newDeath starts both, on two hosts of n from the first one on, or on this one. Settings are of
+// the survivor.
+func newDeath(t testing.TB, n *network, first int, tls, wait string, settings ...string) *death {
 	t.Helper()
 	d := new(death)
 	env := func(c *exec.Cmd) {
@@ -93,7 +94,7 @@ func newDeath(t testing.TB, n *network, tls, wait string, settings ...string) *d
 	for i, p := range []**process{&d.mortal, &d.survivor} {
 		begin := func() { *p = start(t, []string{"mortal", "survivor"}[i], env) }
 		if n != nil {
-			n.on(i, begin)
+			n.on(first+i, begin)
 		} else {
 			begin()
 		}
@@ -137,7 +138,7 @@ func TestDeathIsNoticed(t *testing.T) {
 			}
 			t.Run(tls+"/"+wait, func(t *testing.T) {
 				t.Parallel()
-				d := newDeath(t, nil, tls, wait)
+				d := newDeath(t, nil, 0, tls, wait)
 				after, why := d.noticed(d.kill, 10*time.Second)
 				t.Logf("after %v: %s", after, why)
 				d.survivor.ends()
@@ -151,10 +152,10 @@ func TestDeathIsNoticedFar(t *testing.T) {
 	if !suitetest.InOwnNetwork(t) {
 		return
 	}
-	n := newNetwork(t, 2)
-	for _, tls := range []string{"rc", "ud"} {
-		for _, wait := range deathWaits {
-			d := newDeath(t, n, tls, wait)
+	n := newNetwork(t, 4*len(deathWaits)) // a host sends another one few ICMP errors
+	for i, tls := range []string{"rc", "ud"} {
+		for k, wait := range deathWaits {
+			d := newDeath(t, n, 2*(len(deathWaits)*i+k), tls, wait)
 			after, why := d.noticed(d.kill, 10*time.Second)
 			t.Logf("%s/%s after %v: %s", tls, wait, after, why)
 			d.survivor.ends()
@@ -208,7 +209,7 @@ func TestDeathTable(t *testing.T) {
 					if !event.far {
 						net = nil
 					}
-					d := newDeath(t, net, tls, wait, settings...)
+					d := newDeath(t, net, 0, tls, wait, settings...)
 					after, why := d.noticed(func() { event.end(d) }, time.Minute+30*time.Second)
 					if event.undo != nil {
 						event.undo(d)

@@ -114,19 +114,6 @@ func (d *device) resolve(a *verbs.AHAttr, features uint32) (route, error) {
 	return r, err
 }
 
-// PeerState implements verbs.PeerProber. Only a soft device replies to probes, and only over
-// UDP can it end without this one.
-func (d *device) PeerState(a *verbs.AHAttr, qpn verbs.QPN, heard ucs.Time) verbs.PeerState {
-	if d.kind != overUDP || d.isForeign(a.PeerFeatures) {
-		return verbs.PeerUnknown
-	}
-	p, err := d.udp.Peer(a.DGID, a.DLID)
-	if err != nil {
-		return verbs.PeerUnknown
-	}
-	return d.udp.PeerState(&p, qpn, heard)
-}
-
 // clock returns the device's time.
 func (d *device) clock() ucs.Time {
 	if d.conf.Fabric != nil {

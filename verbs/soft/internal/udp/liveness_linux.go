@@ -37,8 +37,18 @@ import (
 //   - After a refusal the probe is sent from the data socket too. There it takes the path of
 //     the packets, through all firewalls and address translation. So a live peer replies,
 //     although a forger or a firewall has refused the first probe.
+//
+// A host sends six ICMP errors to another one at once, and then one a second. Packets of
+// queue pairs cause such errors too, which nobody reads. So while a probe is unanswered these
+// packets are paused (Unanswered), and the probe is repeated often enough to get the next error.
 const (
 	probeInterval = 300 * time.Millisecond
+	// probeRetry is the interval at which an unanswered probe is repeated. A live peer replies
+	// in less.
+	probeRetry = 100 * time.Millisecond
+	// maxPause bounds the pause for each of both refusals: the time in which a host sends the
+	// next ICMP error.
+	maxPause = 1200 * time.Millisecond
 	// probePace bounds the rate of probes. The interval at which live peers are probed is at
 	// least so long for each of them.
 	probePace = time.Millisecond
@@ -99,6 +109,7 @@ type inquiry struct {
 	refusedAt ucs.Time     // time of the first refusal
 	endedAt   ucs.Time     // time at which the last probing ended; 0: none did
 	askedAt   ucs.Time     // time of the last call of PeerState
+	begunAt   ucs.Time     // time of the first probe
 	probing   bool         // a goroutine probes
 	conn      *net.UDPConn // its socket, once that is open
 }
@@ -181,12 +192,31 @@ func (u *Socket) PeerState(peer *Peer, qpn verbs.QPN, heard ucs.Time) verbs.Peer
 	case q.probing || q.endedAt != 0 && now.Sub(q.endedAt) < max(probeInterval, probePace*time.Duration(len(r.inquiries))):
 		return verbs.PeerUnknown
 	}
-	q.state, q.probing = inquiryOpen, true
+	q.state, q.probing, q.begunAt = inquiryOpen, true, now
 	binary.BigEndian.PutUint32(q.message[:], probeQuestion<<24|uint32(qpn))
 	_, _ = rand.Read(q.message[4:]) // never fails
 	r.running.Add(1)
 	go u.inquire(*peer, q)
 	return verbs.PeerUnknown
+}
+
+// Unanswered reports whether a probe of a queue pair at the port of peer is unanswered for so long
+// that the peer is most likely gone.
+func (u *Socket) Unanswered(peer *Peer, qpn verbs.QPN) bool {
+	r, now := &u.prober, ucs.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	q := r.inquiries[probed{peer.src, qpn}]
+	if q == nil || !q.probing {
+		return false
+	}
+	switch q.state {
+	case inquiryOpen:
+		return now.Sub(q.begunAt) >= probeRetry && now.Sub(q.begunAt) < maxPause
+	case inquiryRefused:
+		return now.Sub(q.refusedAt) < maxPause
+	}
+	return false
 }
 
 // inquire probes a queue pair until the answers are conclusive, or nobody asks for them.
@@ -198,17 +228,22 @@ func (u *Socket) inquire(peer Peer, q *inquiry) {
 	q.conn = conn
 	over := err != nil || r.closed
 	r.mu.Unlock()
-	for !over {
+	for n := 0; !over; n++ {
 		u.Counts[TxProbes].Add(1)
 		if _, err := conn.Write(q.message[:]); err != nil { // the error of an earlier probe
 			u.take(q, readRefusals(conn, q))
 			_, _ = conn.Write(q.message[:])
 		}
-		var state inquiryState
-		state, over = u.await(q, conn, probeInterval)
-		for k := 0; k < 2 && !over && state == inquiryRefused; k++ {
+		if n == 1 { // a firewall may drop the probes of other sockets
 			rawSendto(u.FD, q.message[:], &peer.sockaddr, peer.SockaddrLen)
-			state, over = u.await(q, conn, probeInterval/2)
+		}
+		var first bool
+		if first, over = u.await(q, conn, probeRetry); !first {
+			continue
+		}
+		for k := 0; k < 2 && !over; k++ {
+			rawSendto(u.FD, q.message[:], &peer.sockaddr, peer.SockaddrLen)
+			_, over = u.await(q, conn, probeInterval/2)
 		}
 	}
 	r.mu.Lock()
@@ -245,15 +280,15 @@ func (u *Socket) dialPort(peer *Peer) (*net.UDPConn, error) {
 	return c.(*net.UDPConn), nil
 }
 
-// await takes answers for d, or until one changes the state. It returns the state, and whether
-// the probing can end.
-func (u *Socket) await(q *inquiry, conn *net.UDPConn, d time.Duration) (inquiryState, bool) {
+// await takes answers for d, or until one changes the state. It reports whether that was the first
+// refusal, and whether the probing can end.
+func (u *Socket) await(q *inquiry, conn *net.UDPConn, d time.Duration) (refused, over bool) {
 	end := ucs.Now().Add(d)
 	was, over := u.take(q, noAnswer)
 	for state := was; ; {
 		left := end.Sub(ucs.Now())
 		if over || state != was || left <= 0 {
-			return state, over
+			return state == inquiryRefused && was == inquiryOpen, over
 		}
 		a := noAnswer
 		var b [probeLen + 1]byte

@@ -69,6 +69,9 @@ func (u *Socket) Peer(verbs.GID, uint16) (Peer, error) { return Peer{}, ucs.ErrU
 // PeerState is a stub.
 func (u *Socket) PeerState(*Peer, verbs.QPN, ucs.Time) verbs.PeerState { return verbs.PeerUnknown }
 
+// Unanswered is a stub.
+func (u *Socket) Unanswered(*Peer, verbs.QPN) bool { return false }
+
 // Begin is a stub.
 func (u *Socket) Begin(*Peer) *Batch { return &Batch{} }
 
