@@ -112,10 +112,10 @@ func (s PeerState) String() string { return peerStateNames[s] }
 // peer sends nothing (soft, over UDP).
 type PeerProber interface {
 	// PeerState returns what is known of the queue pair qpn at address a, and probes it in the
-	// background. The caller repeats the call while it waits for the peer. heard is the time of
+	// background. The caller repeats the call while it waits for the peer. lastReceived is the time of
 	// the last packet that it has received from the peer. A result other than PeerUnknown is
 	// final, unless the caller has received a packet since. Any goroutine may call it.
-	PeerState(a *AHAttr, qpn QPN, heard ucs.Time) PeerState
+	PeerState(a *AHAttr, qpn QPN, lastReceived ucs.Time) PeerState
 }
 
 func unsupported(what string) error { return fmt.Errorf("%s: %w", what, ucs.ErrUnsupported) }

@@ -264,7 +264,7 @@ func (f *iface) checkPeers(now ucs.Time) bool {
 		}
 		if uses != e.lastUses {
 			e.lastUses = uses
-			e.silence.Heard(now)
+			e.silence.Received(now)
 		}
 		if !e.silence.Over(&f.peerChecks, now, waits) {
 			continue

@@ -151,12 +151,12 @@ func (f *iface) checkPeers(now ucs.Time) bool {
 		}
 		p.awaited = false
 		for _, e := range p.eps {
-			p.silence.Heard(e.s.LastReply())
+			p.silence.Received(e.s.LastReply())
 			p.awaited = p.awaited || e.s.Started() && (!e.s.Idle() || e.s.State() == arq.Opening) || e.pend.Len() > 0
 		}
 	}
 	f.mux.EachReceiver(func(r *arq.Receiver) {
-		f.peers[r.Peer].silence.Heard(r.LastRecv())
+		f.peers[r.Peer].silence.Received(r.LastRecv())
 	})
 	if w, ok := f.handler.(uct.WaitReporter); ok {
 		w.ReportWaits(uct.WaitForClose, func(ep uct.Endpoint, rxConn uint32, _ uct.WaitKind) {

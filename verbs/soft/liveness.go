@@ -10,7 +10,7 @@ import (
 
 // PeerState implements verbs.PeerProber. Only a soft device replies to probes, and only over
 // UDP can it end without this one.
-func (d *device) PeerState(a *verbs.AHAttr, qpn verbs.QPN, heard ucs.Time) verbs.PeerState {
+func (d *device) PeerState(a *verbs.AHAttr, qpn verbs.QPN, lastReceived ucs.Time) verbs.PeerState {
 	if d.kind != overUDP || d.isForeign(a.PeerFeatures) {
 		return verbs.PeerUnknown
 	}
@@ -18,7 +18,7 @@ func (d *device) PeerState(a *verbs.AHAttr, qpn verbs.QPN, heard ucs.Time) verbs
 	if err != nil {
 		return verbs.PeerUnknown
 	}
-	s := d.udp.PeerState(&p, qpn, heard)
+	s := d.udp.PeerState(&p, qpn, lastReceived)
 	if s == verbs.PeerUnknown && d.udp.Unanswered(&p, qpn) {
 		d.pauseRequests(&p)
 	}

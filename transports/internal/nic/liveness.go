@@ -53,14 +53,14 @@ func (t *CheckTimer) Within(now ucs.Time, checked bool) time.Duration {
 // Silence records since when a peer sends nothing while something waits for it.
 type Silence struct{ since ucs.Time } // 0: nothing waits
 
-// Heard records the time of a packet of the peer.
-func (s *Silence) Heard(at ucs.Time) {
+// Received records the time of a packet of the peer.
+func (s *Silence) Received(at ucs.Time) {
 	if s.since != 0 {
 		s.since = max(s.since, at)
 	}
 }
 
-// Over reports whether the peer must be probed. It is called once in each check, after Heard.
+// Over reports whether the peer must be probed. It is called once in each check, after Received.
 func (s *Silence) Over(t *CheckTimer, now ucs.Time, waits bool) bool {
 	if !waits {
 		s.since = 0

@@ -39,7 +39,7 @@ import (
 //     although a forger or a firewall has refused the first probe.
 //
 // A host sends six ICMP errors to another one at once, and then one a second. Packets of
-// queue pairs cause such errors too, which nobody reads. So while a probe is unanswered these
+// queue pairs cause such errors too, which are not reported. So while a probe is unanswered these
 // packets are paused (Unanswered), and the probe is repeated often enough to get the next error.
 const (
 	probeInterval = 300 * time.Millisecond
@@ -89,7 +89,7 @@ const (
 	answerPresent           // the queue pair exists
 	answerPortClosed        // refusal: nothing receives at the port
 	answerQPClosed          // refusal: the owner of the port has no such queue pair
-	answerHeard             // the peer has sent something else
+	answerPacket            // the peer has sent something else
 	numAnswers
 )
 
@@ -152,11 +152,11 @@ type prober struct {
 }
 
 // PeerState returns what is known of a queue pair at the port of peer. It starts to probe the
-// queue pair, if that is not known to be gone. heard is the time of the last packet that the
+// queue pair, if that is not known to be gone. lastReceived is the time of the last packet that the
 // caller has received from the peer.
 //
 // Concurrency: any goroutine. It sends nothing itself and does not wait.
-func (u *Socket) PeerState(peer *Peer, qpn verbs.QPN, heard ucs.Time) verbs.PeerState {
+func (u *Socket) PeerState(peer *Peer, qpn verbs.QPN, lastReceived ucs.Time) verbs.PeerState {
 	r, now := &u.prober, ucs.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -181,8 +181,8 @@ func (u *Socket) PeerState(peer *Peer, qpn verbs.QPN, heard ucs.Time) verbs.Peer
 		r.inquiries[t] = q
 	}
 	q.askedAt = now
-	if heard > q.refusedAt {
-		q.step(answerHeard, now)
+	if lastReceived > q.refusedAt {
+		q.step(answerPacket, now)
 	}
 	switch {
 	case q.state == inquiryGone && q.refusal == answerQPClosed:
@@ -219,7 +219,7 @@ func (u *Socket) Unanswered(peer *Peer, qpn verbs.QPN) bool {
 	return false
 }
 
-// inquire probes a queue pair until the answers are conclusive, or nobody asks for them.
+// inquire probes a queue pair until the answers are conclusive, or PeerState is not called any more.
 func (u *Socket) inquire(peer Peer, q *inquiry) {
 	r := &u.prober
 	defer r.running.Done()

@@ -32,9 +32,9 @@ func TestInquiry(t *testing.T) {
 		{inquiryRefused, answerPresent}:    inquiryPresent,
 		{inquiryRefused, answerPortClosed}: inquiryGone,
 		{inquiryRefused, answerQPClosed}:   inquiryGone,
-		{inquiryRefused, answerHeard}:      inquiryOpen,
-		{inquiryPresent, answerHeard}:      inquiryOpen,
-		{inquiryGone, answerHeard}:         inquiryOpen,
+		{inquiryRefused, answerPacket}:     inquiryOpen,
+		{inquiryPresent, answerPacket}:     inquiryOpen,
+		{inquiryGone, answerPacket}:        inquiryOpen,
 	}
 	for s := range numInquiryStates {
 		for a := range numAnswers {
@@ -56,7 +56,7 @@ func TestRefusalsApart(t *testing.T) {
 	q.step(answerPortClosed, first)
 	q.step(answerQPClosed, first.Add(probeInterval-1))
 	require.Equal(t, inquiry{state: inquiryRefused, refusal: answerPortClosed, refusedAt: first}, q)
-	q.step(answerHeard, first.Add(probeInterval))
+	q.step(answerPacket, first.Add(probeInterval))
 	q.step(answerPortClosed, first.Add(probeInterval))
 	require.Equal(t, inquiryRefused, q.state, "the peer has sent a packet between")
 	q.step(answerQPClosed, first.Add(2*probeInterval))
