@@ -24,21 +24,27 @@ var durationUnits = [...]struct {
 }
 
 // Duration parses a time from minimum to maximum in ns, us, ms, s or m. A number without a unit is
-// in seconds. It accepts "inf" if maximum is [Forever]. Fractions are rounded to a nanosecond.
+// in seconds. "inf" denotes maximum. Fractions are rounded to a nanosecond.
 //
 // Source: ucs_config_sscanf_time_units of UCX.
 func Duration(minimum, maximum time.Duration) Parser[time.Duration] {
+	allowed := fmt.Sprintf("a time from %s to %s in ns, us, ms, s or m", formatDuration(minimum), formatDuration(maximum))
+	if maximum != Forever {
+		allowed += ", inf for the longest"
+	}
 	return Parser[time.Duration]{
 		Parse: func(text string) (time.Duration, error) {
+			if isWord(text, wordInf) {
+				return maximum, nil
+			}
 			d, err := parseDuration(text)
 			if err != nil {
 				return 0, err
 			}
 			return d, between(d, minimum, maximum, formatDuration)
 		},
-		Format: formatDuration,
-		Allowed: fmt.Sprintf("a time from %s to %s in ns, us, ms, s or m",
-			formatDuration(minimum), formatDuration(maximum)),
+		Format:  formatDuration,
+		Allowed: allowed,
 	}
 }
 

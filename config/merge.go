@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 )
 
 // newSet collects the rows of the tables. One row may be in several tables. Two rows with the same
@@ -46,9 +47,17 @@ func (s *Set) resolve() error {
 	return errors.Join(errs...)
 }
 
-// entryFor returns the entry from which r takes its value, and the wider name of that entry, or
-// "".
+// entryFor returns the entry from which r takes its value, and the alias or wider name of that
+// entry, or "".
 func (s *Set) entryFor(r Setting) (e entry, via string) {
+	if e, ok := s.entries[r.Name()]; ok && e.origin.Kind == Flag {
+		return e, ""
+	}
+	for _, n := range r.Aliases() {
+		if e, ok := s.entries[n]; ok {
+			return e, n
+		}
+	}
 	if e, ok := s.entries[r.Name()]; ok {
 		return e, ""
 	}
@@ -62,7 +71,9 @@ func (s *Set) entryFor(r Setting) (e entry, via string) {
 
 func badValue(r Setting, e entry, via string, err error) error {
 	name := Prefix + r.Name()
-	if via != "" {
+	if slices.Contains(r.Aliases(), via) {
+		name += " (also " + Prefix + via + ")"
+	} else if via != "" {
 		name += " (which inherits " + Prefix + via + ")"
 	}
 	const longest = 100

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -11,35 +12,38 @@ import (
 // before any file is read.
 const configDirName = "CONFIG_DIR"
 
-// known reports whether a row reads the name, directly or as a wider name.
+// known reports whether a row reads the name, directly, as an alias or as a wider name.
 func (s *Set) known(name string) bool {
 	return slices.ContainsFunc(s.rows, func(r tableRow) bool {
-		return r.Name() == name || slices.Contains(r.Fallbacks(), name)
+		return r.Name() == name || slices.Contains(r.Aliases(), name) || slices.Contains(r.Fallbacks(), name)
 	})
 }
 
-// checkNames reports the entries that no row reads. Each misspelled name is reported with the
-// nearest valid name. UCX's names that goucx does not use are reported in one line.
+// checkNames reports the entries that no row reads: each misspelled name with the nearest valid
+// name, and those of UCX that goucx does not use together. Both are errors in strict mode.
 func (s *Set) checkNames(src *sources, strict bool) {
 	strict = strict || StrictMode.Get(s)
-	var unused []string
 	for _, e := range src.entries {
 		switch {
-		case s.known(e.name) || e.name == configDirName && e.origin.Kind == Env:
+		case s.known(e.name) || knownToUCX(e.name) || e.name == configDirName && e.origin.Kind == Env:
 		case e.name == configDirName:
 			src.warn("%s%s (%s) has a meaning in the environment only", Prefix, e.name, e.origin)
-		case knownToUCX(e.name):
-			unused = append(unused, fmt.Sprintf("%s%s (%s)", Prefix, e.name, e.origin))
 		case strict:
 			src.fail(s.unknown(e))
 		case e.origin.Kind != Env || WarnUnused.Get(s):
 			src.warn("%v", s.unknown(e))
 		}
 	}
-	if len(unused) > 0 {
-		src.warnings = append(src.warnings, Warning{
-			Text: "known to UCX, not used by goucx: " + strings.Join(unused, ", "), Info: true,
-		})
+	unused := s.Unused()
+	switch err := unusedError(unused, false); {
+	case err == nil:
+	case strict:
+		src.fail(err)
+	case WarnUnused.Get(s):
+		src.warn("%v; %s%s=n hides this line", err, Prefix, WarnUnused.Name())
+	}
+	if err := unusedError(unused, true); err != nil {
+		src.warnings = append(src.warnings, Warning{Text: err.Error(), Info: true})
 	}
 }
 
@@ -75,12 +79,12 @@ func (s *Set) suggest(name string) string {
 	}
 	for _, r := range s.rows {
 		consider(r.Name())
-		for _, n := range r.Fallbacks() {
+		for _, n := range r.Fallbacks() { // aliases are among UCX's names
 			consider(n)
 		}
 	}
 	consider(configDirName)
-	for _, n := range ucxNames() {
+	for _, n := range slices.Sorted(maps.Keys(ucxNames())) {
 		consider(n)
 	}
 	if best == "" {

@@ -3,7 +3,7 @@ package config
 // The rows of this package; every Set contains them.
 var (
 	StrictMode = New("STRICT", "n", Bool(), "",
-		"Refuse settings of unknown name instead of warning about them.")
+		"Refuse settings of unknown name, and those of UCX that goucx does not use, instead of warning about them.")
 	LogLevel = New("LOG_LEVEL", "warn",
 		Enum("fatal", "error", "warn", "diag", "info", "debug", "trace", "req", "data", "async", "func", "poll"), "",
 		"Log messages of this level and above. diag counts as info, what lies beyond trace as trace.")
@@ -11,7 +11,7 @@ var (
 		"File that log messages are appended to, or stdout; empty: standard error. "+
 			"In its name %p is the process, %h the host, %e the program, %u the user, %t the time.")
 	WarnUnused = New("WARN_UNUSED_ENV_VARS", "y", Bool(), "",
-		"Warn about UCX_ environment variables that no setting uses.")
+		"Warn about UCX_ environment variables of unknown name, and about settings of UCX that goucx does not use.")
 )
 
 func ownTable() Table {

@@ -89,6 +89,19 @@ func formatInt(v int) string {
 	return strconv.Itoa(v)
 }
 
+// IntUpTo parses what [Int] parses; a number above maximum counts as maximum.
+func IntUpTo(minimum, maximum int) Parser[int] {
+	p := Int(minimum, math.MaxInt)
+	return Parser[int]{
+		Parse: func(text string) (int, error) {
+			v, err := p.Parse(text)
+			return min(v, maximum), err
+		},
+		Format:  formatInt,
+		Allowed: fmt.Sprintf("a number from %d; above %d counts as %d", minimum, maximum, maximum),
+	}
+}
+
 // Enum parses one of names, in any case, and returns it as spelled in names.
 func Enum(names ...string) Parser[string] {
 	return Parser[string]{
@@ -139,6 +152,55 @@ func OrAuto[T any](p Parser[T]) Parser[Optional[T]] {
 			return p.Format(o.Value)
 		},
 		Allowed: p.Allowed + ", or auto",
+	}
+}
+
+// ByNode holds a value for peers on the same host, and one for all others.
+type ByNode[T comparable] struct{ Intra, Inter T }
+
+// IntraInter parses what p parses, for all peers, and comma-separated pairs of key and value with
+// the keys intra and inter. A value without a key is that of a key without a value.
+//
+// Source: ucs_config_sscanf_key_value of UCX.
+func IntraInter[T comparable](p Parser[T]) Parser[ByNode[T]] {
+	return Parser[ByNode[T]]{
+		Parse: func(text string) (v ByNode[T], err error) {
+			texts := map[string]string{}
+			for item := range strings.SplitSeq(text, ",") {
+				key, value, ok := strings.Cut(item, ":")
+				switch key = strings.ToLower(clean(key)); {
+				case !ok:
+					key, value = "", item
+				case key != "intra" && key != "inter":
+					return v, fmt.Errorf("%q is neither intra nor inter", key)
+				}
+				if _, twice := texts[key]; twice {
+					return v, fmt.Errorf("%q stands after another value of the same", clean(item))
+				}
+				texts[key] = value
+			}
+			parse := func(key string) (T, error) {
+				value, ok := texts[key]
+				if !ok {
+					value, ok = texts[""]
+				}
+				if !ok {
+					return v.Intra, fmt.Errorf("no value for %s", key)
+				}
+				return p.Parse(value)
+			}
+			if v.Intra, err = parse("intra"); err == nil {
+				v.Inter, err = parse("inter")
+			}
+			return v, err
+		},
+		Format: func(v ByNode[T]) string {
+			if v.Intra == v.Inter {
+				return p.Format(v.Intra)
+			}
+			return "intra:" + p.Format(v.Intra) + ",inter:" + p.Format(v.Inter)
+		},
+		Allowed: p.Allowed + "; for peers on this host and others: intra:VALUE,inter:VALUE",
 	}
 }
 

@@ -100,9 +100,13 @@ func TestSize(t *testing.T) {
 		{"2048t", 1 << 51, "2048t"},
 		{"1.5k", 1536, "1536"},
 		{"1e3", 1000, "1000"},
+		{"1KiB", 1024, "1k"},
+		{"3 Gi", 3 << 30, "3g"},
+		{"0x1000", 4096, "4k"},
+		{" 0XfF", 255, "255"},
 		{"inf", Inf, "inf"},
 		{"18446744073709551614", Inf - 1, "18446744073709551614"},
-	}, "", "k", "b", ".", "-1", "+1", "1x", "1kk", "1kib", "1 k b", "auto", "1e", "16777216t", "18446744073709551615",
+	}, "", "k", "b", ".", "-1", "+1", "1x", "1kk", "1kibi", "1ib", "1i", "0x", "0x1k", "0x-1", "-0x1", "0xffffffffffffffff", "0x10000000000000000", "1 k b", "auto", "1e", "16777216t", "18446744073709551615",
 		"1e30", "1e16", "1..5", "1e400")
 }
 
@@ -133,7 +137,36 @@ func TestDuration(t *testing.T) {
 	}, "", "s", "-1s", "1h", "1d", "auto", "9223372036854775807ns", "1e20s", "1s2s", "0.1ns", "1e-300s")
 	checkParser(t, Duration(time.Microsecond, time.Second), []good[time.Duration]{
 		{"1us", time.Microsecond, "1us"},
-	}, "999ns", "1001ms", "inf")
+		{"inf", time.Second, "1s"},
+	}, "999ns", "1001ms", "infinite")
+}
+
+func TestIntUpTo(t *testing.T) {
+	p := IntUpTo(1, 255)
+	checkParser(t, p, []good[int]{{"1", 1, "1"}, {"255", 255, "255"}, {"1025", 255, "255"}, {"inf", 255, "255"}}, "0", "-1", "x", "")
+	assert.Equal(t, "a number from 1; above 255 counts as 255", p.Allowed)
+}
+
+func TestIntraInter(t *testing.T) {
+	p := IntraInter(OrAuto(Size(0, Inf)))
+	type value = Optional[Bytes]
+	k, k2, auto := value{Value: 1024}, value{Value: 2048}, value{Auto: true}
+	checkParser(t, p, []good[ByNode[value]]{
+		{"1k", ByNode[value]{k, k}, "1k"},
+		{"auto", ByNode[value]{auto, auto}, "auto"},
+		{"intra:1k,inter:2k", ByNode[value]{k, k2}, "intra:1k,inter:2k"},
+		{" inter : 2KiB , Intra:0x400", ByNode[value]{k, k2}, "intra:1k,inter:2k"},
+		{"2k,intra:1k", ByNode[value]{k, k2}, "intra:1k,inter:2k"},
+		{"intra:1k,auto", ByNode[value]{k, auto}, "intra:1k,inter:auto"},
+		{"intra:1k,inter:1k", ByNode[value]{k, k}, "1k"},
+	}, "", ",", "1k,", "intra:", "intra:x,1k", "1k,inter:-1")
+	for text, want := range map[string]string{
+		"intra:1k": "no value for inter", "inter:1k": "no value for intra", "host:1k,2k": `"host" is neither intra nor inter`,
+		"intra:1k,intra:2k": `"intra:2k" stands after another value of the same`, "1k,2k": `"2k" stands after another value of the same`,
+	} {
+		_, err := p.Parse(text)
+		assert.EqualError(t, err, want, text)
+	}
 }
 
 func TestOrAuto(t *testing.T) {

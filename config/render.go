@@ -2,8 +2,10 @@ package config
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -37,6 +39,9 @@ func writeComment(b *bufio.Writer, v Value) {
 	if len(v.Fallbacks) > 0 {
 		fmt.Fprintf(b, "# inherits:  %s\n", strings.Join(prefixed(v.Fallbacks), ", "))
 	}
+	if len(v.Aliases) > 0 {
+		fmt.Fprintf(b, "# aliases:   %s\n", strings.Join(prefixed(v.Aliases), ", "))
+	}
 	if v.Origin.Kind != Default {
 		fmt.Fprintf(b, "# origin:    %s\n", v.Origin)
 	}
@@ -64,6 +69,9 @@ func Markdown(w io.Writer, tables ...Table) error {
 		if wider := r.Fallbacks(); len(wider) > 0 {
 			help += " Inherits " + strings.Join(prefixed(wider), ", ") + "."
 		}
+		if names := r.Aliases(); len(names) > 0 {
+			help += " UCX's names: " + strings.Join(prefixed(names), ", ") + "."
+		}
 		def := "(empty)"
 		if text := withUnit(r.Default(), r.Unit()); text != "" {
 			def = "`" + cell(text) + "`"
@@ -71,6 +79,39 @@ func Markdown(w io.Writer, tables ...Table) error {
 		fmt.Fprintf(b, "| `%s%s` | %s | %s | %s |\n", Prefix, r.Name(), def, cell(r.Allowed()), cell(help))
 	}
 	return b.Flush()
+}
+
+// MarkdownUCX writes a table of all variables of UCX 1.13: its default, and whether goucx uses it,
+// reads it as another name of one of its own rows, or has no use for it and why.
+func MarkdownUCX(w io.Writer, tables ...Table) error {
+	s, err := newSet(append([]Table{ownTable()}, tables...))
+	if err != nil {
+		return err
+	}
+	b := bufio.NewWriter(w)
+	fmt.Fprint(b, "| variable of UCX | UCX's default | goucx | why |\n|---|---|---|---|\n")
+	for _, v := range ucxVariables() {
+		use, why := s.useOf(v.name)
+		def := "(empty)"
+		if v.def != "" {
+			def = "`" + cell(v.def) + "`"
+		}
+		fmt.Fprintf(b, "| `%s%s` | %s | %s | %s |\n", Prefix, v.name, def, use, cell(why))
+	}
+	return b.Flush()
+}
+
+// useOf returns the last two cells of a variable of UCX.
+func (s *Set) useOf(name string) (use, why string) {
+	for _, r := range s.rows {
+		if r.Name() == name {
+			return "used", "the default is " + strings.TrimSpace(cmp.Or(withUnit(r.Default(), r.Unit()), "empty"))
+		}
+		if slices.Contains(r.Aliases(), name) || slices.Contains(r.Fallbacks(), name) {
+			return "alias", "same as " + Prefix + r.Name()
+		}
+	}
+	return "no meaning", reasonUnused(name)
 }
 
 // withUnit appends the unit if the default ends in a digit.

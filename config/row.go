@@ -17,6 +17,7 @@ type Setting interface {
 	Unit() string        // unit of a number without unit: "bytes", "s", ...; "" if none applies
 	Help() string        // one or more sentences
 	Allowed() string     // description of the allowed values
+	Aliases() []string   // UCX's narrower names of the same meaning, the preferred first
 	Fallbacks() []string // wider names whose value applies if this name has none, nearest first
 
 	parse(text string) (any, error)
@@ -35,7 +36,7 @@ type Row[T any] struct {
 	name, def, unit, help string
 	parser                Parser[T]
 	value                 T // the parsed default
-	fallbacks             []string
+	aliases, fallbacks    []string
 }
 
 // New creates a row. The name is in capitals, without UCX_; p parses def. New panics if def does
@@ -65,6 +66,20 @@ func (r *Row[T]) Inherit(names ...string) *Row[T] {
 	return r
 }
 
+// Alias names UCX's variables of the same meaning, for one of UCX's transports each, and returns r.
+// The first that has a value takes precedence over r's own name, which is the wider one in UCX: of
+// RC_VERBS_TX_QUEUE_LEN and RC_TX_QUEUE_LEN the former counts. A flag of r's own name beats them
+// all. Alias must be called only where the row is declared.
+func (r *Row[T]) Alias(names ...string) *Row[T] {
+	for _, n := range names {
+		if !validName(n) || n == r.name {
+			panic(fmt.Sprintf("config: setting %s has the malformed alias %q", r.name, n))
+		}
+	}
+	r.aliases = append(r.aliases, names...)
+	return r
+}
+
 // Get returns the row's value in s. It returns the default if s is nil or was loaded without the
 // row's table. It looks the name up in a map, so it is for the control path only.
 func (r *Row[T]) Get(s *Set) T {
@@ -91,6 +106,9 @@ func (r *Row[T]) Help() string { return r.help }
 
 // Allowed returns the description of the allowed values.
 func (r *Row[T]) Allowed() string { return r.parser.Allowed }
+
+// Aliases returns a copy of the names passed to Alias, the preferred first.
+func (r *Row[T]) Aliases() []string { return slices.Clone(r.aliases) }
 
 // Fallbacks returns a copy of the wider names passed to Inherit, the nearest first.
 func (r *Row[T]) Fallbacks() []string { return slices.Clone(r.fallbacks) }

@@ -19,15 +19,16 @@ type tableRow struct {
 
 // entry is a name and its text from one source.
 type entry struct {
-	name   string // in capitals, without UCX_
-	text   string
-	origin Origin
+	name     string // in capitals, without UCX_
+	text     string
+	origin   Origin
+	filtered bool // from a section of ucx.conf for certain hosts
 }
 
 type value struct {
 	parsed any
 	origin Origin
-	via    string // the wider name from which the value was inherited, or ""
+	via    string // the alias or wider name that has the value, or ""
 }
 
 // Value is one row with its current value, for display.
@@ -38,9 +39,10 @@ type Value struct {
 	Unit          string
 	Help          string
 	Allowed       string
+	Aliases       []string
 	Fallbacks     []string
 	Origin        Origin
-	InheritedFrom string // the wider name from which the value comes, or ""
+	InheritedFrom string // the alias or wider name from which the value comes, or ""
 }
 
 // Origin returns the source of the named setting's value. The zero Origin means the default, or a
@@ -62,7 +64,7 @@ func (s *Set) All() iter.Seq[Value] {
 			v := s.values[r.Name()]
 			if !yield(Value{
 				Section: r.section, Name: r.Name(), Text: r.format(v.parsed), Default: r.Default(),
-				Unit: r.Unit(), Help: r.Help(), Allowed: r.Allowed(), Fallbacks: r.Fallbacks(),
+				Unit: r.Unit(), Help: r.Help(), Allowed: r.Allowed(), Aliases: r.Aliases(), Fallbacks: r.Fallbacks(),
 				Origin: v.origin, InheritedFrom: v.via,
 			}) {
 				return

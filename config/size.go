@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -13,10 +14,11 @@ type Bytes uint64
 // Inf is the unlimited size, written "inf".
 const Inf Bytes = math.MaxUint64
 
-// Size parses bytes from minimum to maximum. A suffix k, m, g or t (powers of 1024), with or
-// without b, is allowed in any case. It accepts "inf" if maximum is [Inf].
+// Size parses bytes from minimum to maximum: a decimal number with a suffix k, m, g or t (powers of
+// 1024) in any case, alone or as in KB or KiB, or a hexadecimal number after 0x. It accepts "inf" if
+// maximum is [Inf].
 //
-// Source: ucs_str_to_memunits of UCX. Fractions ("1.5g") are an addition of goucx.
+// Source: ucs_str_to_memunits of UCX. Fractions ("1.5g"), KiB and 0x are additions of goucx.
 func Size(minimum, maximum Bytes) Parser[Bytes] {
 	return Parser[Bytes]{
 		Parse: func(text string) (Bytes, error) {
@@ -35,12 +37,24 @@ func parseSize(text string) (Bytes, error) {
 	if isWord(text, wordInf) {
 		return Inf, nil
 	}
+	if digits, ok := strings.CutPrefix(strings.ToLower(clean(text)), "0x"); ok {
+		v, err := strconv.ParseUint(digits, 16, 64)
+		if errors.Is(err, strconv.ErrRange) || v == math.MaxUint64 {
+			return 0, errOverflow
+		} else if err != nil {
+			return 0, errSyntax
+		}
+		return Bytes(v), nil
+	}
 	q, err := splitQuantity(text)
 	if err != nil {
 		return 0, err
 	}
 	unit := uint64(1)
 	suffix := strings.TrimSuffix(strings.ToLower(q.unit), "b")
+	if len(suffix) == 2 {
+		suffix = strings.TrimSuffix(suffix, "i")
+	}
 	if len(suffix) == 1 {
 		unit = binaryPrefix(suffix[0])
 	}

@@ -99,6 +99,7 @@ func (s *sources) readConf(path string, text []byte, host func() Host) {
 // and causes a warning. Across sections it is the intended use.
 func (s *sources) addSection(path string, sec confSection) {
 	first := map[string]int{}
+	filtered := slices.ContainsFunc(sec.lines, func(l confLine) bool { return isFilter(l.key) })
 	for _, l := range sec.lines {
 		if isFilter(l.key) {
 			continue
@@ -109,7 +110,7 @@ func (s *sources) addSection(path string, sec confSection) {
 		}
 		first[name] = l.line
 		s.entries = append(s.entries, entry{
-			name: name, text: l.value, origin: Origin{File, fmt.Sprintf("%s:%d", path, l.line)},
+			name: name, text: l.value, origin: Origin{File, fmt.Sprintf("%s:%d", path, l.line)}, filtered: filtered,
 		})
 	}
 }

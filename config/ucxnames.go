@@ -1,100 +1,90 @@
 package config
 
 import (
+	_ "embed"
 	"slices"
 	"strings"
 	"sync"
 )
 
-// ucxFamilies lists well-known variables of UCX, so that those in a UCX user's environment and
-// files are not reported as misspelled. Each of names is combined with each of prefixes. Names for
-// which goucx has rows may be among them.
+// ucxList holds the variables of UCX 1.13: NAME=default, and behind a tab the wider names that the
+// variable inherits. The comment above a group is the syntax of its values.
 //
-// Source: `ucx_info -c -a` of UCX 1.13 and the settings of later releases.
-var ucxFamilies = []struct{ prefixes, names string }{
-	{"", `TLS NET_DEVICES SHM_DEVICES ACC_DEVICES SELF_DEVICES PROTOS ALLOC_PRIO
-		LOG_LEVEL LOG_FILE LOG_FILE_SIZE LOG_FILE_ROTATE LOG_FILE_FILTER LOG_BUFFER LOG_DATA_SIZE LOG_LEVEL_TRIGGER
-		LOG_PRINT_ENABLE WARN_UNUSED_ENV_VARS WARN_INVALID_CONFIG MODULES MODULE_DIR MODULE_LOG_LEVEL
-		RNDV_THRESH RNDV_THRESH_FALLBACK RNDV_SCHEME RNDV_PERF_DIFF RNDV_FRAG_SIZE RNDV_FRAG_MEM_TYPE
-		RNDV_FRAG_ALLOC_COUNT RNDV_MEMTYPE_DIRECT_SIZE RNDV_PIPELINE_SEND_THRESH RNDV_PIPELINE_SHM_ENABLE
-		RNDV_PUT_FORCE_FLUSH RNDV_SEND_NBR_THRESH ZCOPY_THRESH BCOPY_THRESH BCOPY_BW
-		MAX_EAGER_RAILS MAX_RNDV_RAILS MAX_RMA_RAILS MAX_EAGER_LANES MAX_RNDV_LANES MULTI_LANE_MAX_RATIO
-		MIN_RNDV_CHUNK_SIZE MIN_RMA_CHUNK_SIZE RKEY_PTR_SEG_SIZE RKEY_MPOOL_MAX_MD
-		PROTO_ENABLE PROTO_INFO PROTO_INFO_DIR PROTO_OVERHEAD PROTO_INDIRECT_ID
-		DISTANCE_LAT DISTANCE_BW SELECT_DISTANCE_MD TOPO_PRIO ATOMIC_MODE SEG_SIZE NUM_EPS NUM_PPN
-		ADAPTIVE_PROGRESS FENCE_MODE FLUSH_WORKER_EPS UNIFIED_MODE SINGLE_NET_DEVICE CONNECT_ALL_TO_ALL
-		WIREUP_VIA_AM_LANE KEEPALIVE_INTERVAL KEEPALIVE_NUM_EPS RECOVERY_RETRIES DYNAMIC_TL_SWITCH_INTERVAL
-		MAX_PRIORITY_EPS RESOLVE_REMOTE_EP_ID SOCKADDR_TLS_PRIORITY SOCKADDR_AUX_TLS CM_USE_ALL_DEVICES
-		LISTENER_BACKLOG SA_DATA_VERSION USE_MT_MUTEX MEMTYPE_CACHE MEMTYPE_REG_WHOLE_ALLOC_TYPES
-		REG_NONBLOCK_MEM_TYPES RX_MPOOL_SIZES ADDRESS_VERSION ADDRESS_DEBUG_INFO MAX_WORKER_ADDRESS_NAME
-		MAX_WORKER_NAME TM_THRESH TM_MAX_BB_SIZE TM_FORCE_THRESH TM_SW_RNDV
-		HANDLE_ERRORS ERROR_SIGNALS ERROR_MAIL_TO ERROR_MAIL_FOOTER GDB_COMMAND DEBUG_SIGNO
-		ASYNC_MAX_EVENTS ASYNC_SIGNO STATS_DEST STATS_TRIGGER STATS_FILTER STATS_FORMAT
-		PROFILE_MODE PROFILE_FILE PROFILE_LOG_SIZE VFS_ENABLE VFS_SOCK_PATH VFS_THREAD_AFFINITY
-		MEMTRACK_DEST MEMTRACK_LIMIT BUILTIN_MEMCPY_MIN BUILTIN_MEMCPY_MAX`},
-	{"RCACHE_ IB_RCACHE_", `ENABLE CHECK_PFN STAT_MIN STAT_MAX ADDR_ALIGN MAX_REGIONS MAX_SIZE MAX_UNRELEASED
-		MEM_PRIO OVERHEAD PURGE_ON_FORK`},
-	{"IB_ RC_ RC_VERBS_ RC_MLX5_ UD_ UD_VERBS_ UD_MLX5_ DC_ DC_MLX5_", `ADDR_TYPE ALLOC AR_ENABLE FAILURE
-		GID_INDEX HOP_LIMIT IS_GLOBAL LID_PATH_BITS MAX_NUM_EPS NUM_PATHS PATH_MTU PKEY ROCE_LOCAL_SUBNET
-		ROCE_PATH_FACTOR ROCE_REACHABILITY_MODE ROCE_SUBNET_PREFIX_LEN RX_BUFS_GROW RX_INLINE RX_MAX_BATCH
-		RX_MAX_BUFS RX_MAX_POLL RX_QUEUE_LEN RX_QUEUE_LEN_INIT SEG_SIZE SL TIMEOUT TRAFFIC_CLASS TX_BUFS_GROW
-		TX_INLINE_RESP TX_MAX_BATCH TX_MAX_BB TX_MAX_BUFS TX_MAX_POLL TX_MIN_INLINE TX_MIN_SGE TX_QUEUE_LEN
-		SEND_OVERHEAD MAX_SHORT MAX_BCOPY`},
-	{"RC_MLX5_ UD_MLX5_ DC_MLX5_", `COMPACT_AV CQE_ZIPPING_ENABLE DM_COUNT DM_SIZE MMIO_MODE TM_MP_NUM_STRIDES
-		TM_MP_SRQ_ENABLE`},
-	{"IB_", `ASYNC_EVENTS DEVICE_SPECS ETH_PAUSE_ON FORK_INIT GPU_DIRECT_RDMA INDIRECT_ATOMIC MAX_IDLE_RKEY_COUNT
-		MEM_REG_GROWTH MEM_REG_OVERHEAD MLX5_DEVX MLX5_DEVX_OBJECTS ODP_MAX_SIZE ODP_MEM_TYPES ODP_NUMA_POLICY
-		ODP_PREFETCH PCI_BW PCI_RELAXED_ORDERING PREFER_NEAREST_DEVICE REG_METHODS REG_MT_BIND REG_MT_CHUNK
-		REG_MT_THRESH SUBNET_PREFIX`},
-	{"RC_ RC_VERBS_ RC_MLX5_ DC_ DC_MLX5_", `EXP_BACKOFF FC_ENABLE FC_HARD_THRESH FC_SOFT_THRESH FC_WND_SIZE
-		FC_HARD_REQ_TIMEOUT FENCE FLUSH_MODE LOG_ACK_REQ_FREQ MAX_AM_HDR MAX_GET_ZCOPY MAX_RD_ATOMIC RETRY_COUNT
-		RNR_RETRY_COUNT RNR_TIMEOUT SRQ_TOPO TM_ENABLE TM_LIST_SIZE TM_MAX_BCOPY TM_SEG_SIZE TX_CQ_LEN
-		TX_CQ_MODERATION TX_MAX_WR TX_NUM_GET_BYTES TX_NUM_GET_OPS TX_POLL_ALWAYS`},
-	{"DC_ DC_MLX5_", `DCI_FULL_HANDSHAKE DCI_KA_FULL_HANDSHAKE DCT_FULL_HANDSHAKE NUM_DCI QUOTA RAND_DCI_SEED
-		TX_POLICY`},
-	{"UD_ UD_VERBS_ UD_MLX5_", `ASYNC_TIMER_TICK ETH_DGID_CHECK LINGER_TIMEOUT MAX_WINDOW MIN_POKE_TIME
-		RX_ASYNC_MAX_POLL TIMER_BACKOFF TIMER_TICK`},
-	{"MM_ POSIX_ SYSV_ XPMEM_", `ALLOC BW ERROR_HANDLING FAILURE FIFO_ELEM_SIZE FIFO_HUGETLB FIFO_MAX_POLL
-		FIFO_RELEASE_FACTOR FIFO_SIZE HUGETLB_MODE MAX_NUM_EPS RX_BUFS_GROW RX_MAX_BUFS SEG_SIZE SEND_OVERHEAD
-		RECV_OVERHEAD MAX_SHORT MAX_BCOPY`},
-	{"POSIX_", `DIR USE_PROC_LINK`},
-	{"CMA_ KNEM_", `ALLOC BW FAILURE MAX_IOV MAX_NUM_EPS MEMORY_INVALIDATE SEG_SIZE TX_BUFS_GROW TX_MAX_BUFS TX_QUOTA MAX_SHORT
-		MAX_BCOPY`},
-	{"SELF_", `ALLOC FAILURE MAX_NUM_EPS NUM_DEVICES SEG_SIZE MAX_SHORT MAX_BCOPY`},
-	{"TCP_", `AF_PRIO ALLOC CONN_NB FAILURE KEEPCNT KEEPIDLE KEEPINTVL MAX_BW MAX_CONN_RETRIES MAX_IOV MAX_NUM_EPS
-		MAX_POLL NODELAY PORT_RANGE PREFER_DEFAULT PUT_ENABLE RCVBUF RX_BUFS_GROW RX_MAX_BUFS RX_SEG_SIZE
-		SENDV_THRESH SNDBUF SYN_CNT TX_BUFS_GROW TX_MAX_BUFS TX_SEG_SIZE MAX_SHORT MAX_BCOPY
-		CM_FAILURE CM_PRIV_DATA_LEN CM_REUSEADDR CM_RCVBUF CM_SNDBUF CM_SYN_CNT`},
-	{"RDMA_CM_", `FAILURE RESERVED_QPN REUSEADDR SOURCE_ADDRESS TIMEOUT`},
-	{"MEM_", `ALLOC_ALIGN CUDA_HOOK_MODE DLOPEN_PROCESS_RPATH DYNAMIC_MMAP_THRESH EVENTS LOG_LEVEL MALLOC_HOOKS
-		MALLOC_RELOC MMAP_HOOK_MODE MODULE_UNLOAD_PREVENT_MODE CUDA_RELOC`},
+// Source: `ucx_info -c -f` of UCX 1.13.1, without its texts.
+//
+//go:embed ucx-1.13.txt
+var ucxList string
+
+// ucxVariable is a variable of UCX 1.13.
+type ucxVariable struct {
+	name, def, syntax string
+	wider             []string // names whose value it inherits, the nearest first
 }
 
-// ucxOpenFamilies lists prefixes of accelerator settings, which goucx does not have: every name
-// with such a prefix is UCX's.
-var ucxOpenFamilies = []string{"CUDA_", "GDR_COPY_", "ROCM_", "ZE_", "GGA_", "EFA_"}
+// ucxVariables returns the variables of UCX 1.13 in its order.
+var ucxVariables = sync.OnceValue(func() []ucxVariable { return parseUCXList(ucxList) })
 
-// ucxNames returns the well-known names, sorted.
-var ucxNames = sync.OnceValue(func() []string {
-	var names []string
-	for _, f := range ucxFamilies {
+func parseUCXList(text string) (vars []ucxVariable) {
+	syntax := ""
+	for line := range strings.Lines(text) {
+		line = strings.TrimRight(line, "\n")
+		if s, ok := strings.CutPrefix(line, "# "); ok {
+			syntax = s
+			continue
+		}
+		line, wider, _ := strings.Cut(line, "\t")
+		name, def, _ := strings.Cut(line, "=")
+		vars = append(vars, ucxVariable{name, def, syntax, strings.Fields(wider)})
+	}
+	return vars
+}
+
+// ucxOther lists names of later releases, and names that UCX 1.13 reads and no longer shows. Each
+// of names is combined with each of prefixes. Their defaults are not known here.
+var ucxOther = []struct{ prefixes, names string }{
+	{"", `CONNECT_ALL_TO_ALL DISTANCE_BW DISTANCE_LAT DYNAMIC_TL_SWITCH_INTERVAL FENCE_MODE MAX_EAGER_LANES
+		MAX_PRIORITY_EPS MAX_RMA_LANES MAX_RMA_RAILS MAX_RNDV_LANES MAX_WORKER_NAME MEM_CUDA_RELOC
+		MIN_RMA_CHUNK_SIZE MIN_RNDV_CHUNK_SIZE MULTI_PATH_RATIO PROTO_INFO_DIR PROTO_OVERHEAD PROTO_REQUEST_RESET
+		RECOVERY_RETRIES REG_NONBLOCK_MEM_TYPES SINGLE_NET_DEVICE SOCKADDR_AUX_TLS STATS_DEST STATS_FILTER
+		STATS_FORMAT STATS_TRIGGER VFS_SOCK_PATH WIREUP_VIA_AM_LANE`},
+	{"IB_ RC_ RC_VERBS_ RC_MLX5_ UD_ UD_VERBS_ UD_MLX5_ DC_ DC_MLX5_", `GID_INDEX MAX_BCOPY MAX_SHORT
+		ROCE_REACHABILITY_MODE SEND_OVERHEAD`},
+	{"RC_ RC_VERBS_ RC_MLX5_ DC_ DC_MLX5_", `TM_MAX_BCOPY TX_NUM_GET_OPS`},
+	{"MM_ POSIX_ SYSV_", `MAX_BCOPY MAX_SHORT RECV_OVERHEAD SEND_OVERHEAD`},
+	{"SELF_ TCP_ CMA_", `MAX_BCOPY MAX_SHORT`},
+	{"IB_", `ODP_MEM_TYPES`},
+	{"TCP_", `MAX_BW`},
+}
+
+// ucxOpenFamilies lists prefixes of which UCX has every name: accelerators, devices and kernel
+// modules that goucx does not use.
+var ucxOpenFamilies = []string{"CUDA_", "EFA_", "GDR_COPY_", "GGA_", "KNEM_", "ROCM_", "XPMEM_", "ZE_"}
+
+// ucxNames maps each name of UCX to the variables that it sets: itself, or those that inherit it.
+// For a name in ucxOther there are none.
+var ucxNames = sync.OnceValue(func() map[string][]*ucxVariable {
+	names := map[string][]*ucxVariable{}
+	for _, f := range ucxOther {
 		prefixes := strings.Fields(f.prefixes)
 		if len(prefixes) == 0 {
 			prefixes = []string{""}
 		}
 		for _, p := range prefixes {
 			for n := range strings.FieldsSeq(f.names) {
-				names = append(names, p+n)
+				names[p+n] = nil
 			}
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names)
+	for i := range ucxVariables() {
+		v := &ucxVariables()[i]
+		for _, n := range append(slices.Clone(v.wider), v.name) {
+			names[n] = append(names[n], v)
+		}
+	}
+	return names
 })
 
 func knownToUCX(name string) bool {
-	if _, ok := slices.BinarySearch(ucxNames(), name); ok {
-		return true
-	}
-	return slices.ContainsFunc(ucxOpenFamilies, func(p string) bool { return strings.HasPrefix(name, p) })
+	_, ok := ucxNames()[name]
+	return ok || slices.ContainsFunc(ucxOpenFamilies, func(p string) bool { return strings.HasPrefix(name, p) })
 }

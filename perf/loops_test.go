@@ -138,6 +138,7 @@ func (k *stuck) active(int64, *stamps) error {
 
 func (k *stuck) passive(n int64) error { return k.active(n, nil) }
 func (k *stuck) progress()             {}
+func (k *stuck) transports() string    { return "" }
 func (k *stuck) close() error          { return nil }
 
 // What ends one thread ends them all, and the first reason is told.

@@ -36,6 +36,8 @@ type Result struct {
 	// that the test does not use.
 	Params Params
 	Test   Test
+	// Transports are the transports and devices that carried the messages at the end of the run.
+	Transports string
 	// Last is the final row.
 	Last Report
 	Quantiles

@@ -27,6 +27,9 @@ type Config struct {
 	// CPUs are the processors to which this process is bound; each of the two threads of a verbs
 	// test gets one. nil: no binding.
 	CPUs []int
+	// Connected receives the transports and devices that the test uses ("shm/memory"), when its
+	// endpoints exist and before the first message, on both sides; nil: none.
+	Connected func(transports string)
 	// Rows receives each row of the measuring side, including the last; nil: none. It is called on
 	// the measuring goroutine.
 	Rows func(Report)
@@ -40,6 +43,9 @@ type kernel interface {
 	passive(n int64) error
 	// progress makes a little communication progress.
 	progress()
+	// transports returns transport/device of what carries the test's messages, several separated by
+	// blanks.
+	transports() string
 	// close releases all resources.
 	close() error
 }
@@ -86,6 +92,9 @@ func runOne(c *Config, g Group, p *Params, t Test) (*Result, error) {
 	m, err := assemble(c, g, p, t)
 	if err != nil {
 		return nil, fmt.Errorf("set up %s: %w", p.Test, err)
+	}
+	if c.Connected != nil {
+		c.Connected(m.kernels[0].transports())
 	}
 	r, err := m.run()
 	if err != nil {

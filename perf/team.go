@@ -136,7 +136,10 @@ func (m *team) result() *Result {
 	if k, ok := m.kernels[0].(interface{ layout() Layout }); ok {
 		params.Layout = k.layout()
 	}
-	r := &Result{Params: params, Test: m.test, Last: first.final, StampEvery: int(first.every), Window: m.p.window(m.test)}
+	r := &Result{
+		Params: params, Test: m.test, Transports: m.kernels[0].transports(),
+		Last: first.final, StampEvery: int(first.every), Window: m.p.window(m.test),
+	}
 	if len(m.clocks) == 1 {
 		r.Quantiles = first.quantiles()
 		return r

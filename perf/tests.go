@@ -87,7 +87,7 @@ const later = true
 
 // tests in UCX's order, then those that only goucx has.
 //
-// Source: tests[] of UCX 1.13's src/tools/perf/perftest.c.
+// Source: tests[] of UCX 1.13's src/tools/perf/perftest.c; get_bw came after 1.13.
 var tests = []Test{
 	{"am_lat", "active message latency", UCT, OpAM, PingPong, latency, 1, false},
 	{"put_lat", "put latency", UCT, OpPut, PingPong, latency, 1, false},
@@ -98,6 +98,7 @@ var tests = []Test{
 	{"cswap", "atomic compare-and-swap latency / rate", UCT, OpCompareSwap, RoundTrip, latency, 1, false},
 	{"am_bw", "active message bandwidth / message rate", UCT, OpAM, Stream, overhead, 1, false},
 	{"put_bw", "put bandwidth / message rate", UCT, OpPut, Stream, overhead, 32, false},
+	{"get_bw", "get bandwidth / message rate", UCT, OpGet, Stream, overhead, 32, false},
 	{"add_mr", "atomic add message rate", UCT, OpAdd, Stream, overhead, 1, false},
 	{"tag_lat", "tag match latency", UCP, OpTag, PingPong, latency, 1, false},
 	{"tag_bw", "tag match bandwidth", UCP, OpTag, Stream, overhead, 32, false},

@@ -3,6 +3,8 @@ package perf
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/goucx/goucx/ucp"
@@ -168,6 +170,24 @@ func (s *ucpSide) connect(l *link) error {
 }
 
 func (s *ucpSide) progress() { s.w.Progress() }
+
+// transports returns the lanes for the test's operations.
+func (s *ucpSide) transports() string {
+	use := "am"
+	switch {
+	case s.test.Op.Atomic():
+		use = "amo"
+	case s.test.Op.OneSided():
+		use = "rma"
+	}
+	var names []string
+	for _, l := range s.ep.Info().Lanes {
+		if slices.Contains(l.Uses, use) {
+			names = append(names, l.Transport+"/"+l.Device)
+		}
+	}
+	return strings.Join(names, " ")
+}
 
 // yieldSpins is the number of idle passes, about 100 us, before a loop yields the processor. On a
 // busy machine the peer may be waiting for it.

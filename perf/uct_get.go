@@ -5,7 +5,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// uctGet is get.
+// uctGet is get and get_bw, which differ in their windows.
 type uctGet struct {
 	*uctSide
 	loop  func(n int) error

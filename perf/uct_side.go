@@ -203,6 +203,8 @@ func swap[T any](g Group, v T) (T, error) {
 
 func (s *uctSide) progress() { s.iface.Progress(progressBudget) }
 
+func (s *uctSide) transports() string { return s.name }
+
 // idle is one pass of a waiting loop; an error ends the wait.
 func (s *uctSide) idle() error {
 	if s.iface.Progress(progressBudget) != 0 {

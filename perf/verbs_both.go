@@ -36,6 +36,7 @@ func (k *verbsBoth[E]) active(n int64, st *stamps) error {
 
 func (k *verbsBoth[E]) passive(int64) error { return nil }
 func (k *verbsBoth[E]) layout() Layout      { return k.a.layout() }
+func (k *verbsBoth[E]) transports() string  { return k.a.transports() }
 
 //go:noinline
 func (k *verbsBoth[E]) loop(n int64, st *stamps) error {

@@ -19,6 +19,7 @@ type verbsEnd interface {
 	// send sends a message outside of the measured loop.
 	send(lead int) error
 	progress()
+	transports() string
 	close() error
 }
 

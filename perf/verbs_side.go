@@ -59,6 +59,8 @@ type verbsSide struct {
 // progress drives the device; the next wait reports its errors.
 func (s *verbsSide) progress() { _ = s.idle() }
 
+func (s *verbsSide) transports() string { return s.name }
+
 // idle is one pass of a waiting loop; an error ends the wait.
 func (s *verbsSide) idle() error {
 	if n := s.cq.Poll(s.wcs[:]); n != 0 {

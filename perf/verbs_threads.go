@@ -18,7 +18,11 @@ func runSides(c *Config, p *Params, t Test) (*Result, error) {
 		if err := pinSide(c.CPUs, g.Index()); err != nil {
 			return err
 		}
-		r, err := runOne(c, g, &side, t)
+		own := *c
+		if g.Index() != 0 {
+			own.Connected = nil
+		}
+		r, err := runOne(&own, g, &side, t)
 		if r != nil {
 			result = r
 		}

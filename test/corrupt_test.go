@@ -80,7 +80,7 @@ func TestDamagedAddress(t *testing.T) {
 func requireAlive(t testing.TB, s *node, v meeting, id uint32) {
 	t.Helper()
 	e := s.dial(t, v.address)
-	require.NoError(t, ucp.WaitAll(bounded(t), pusher(e, id)(pushes)...))
+	require.NoError(t, ucp.WaitAll(bounded(t), pusher(e, id)(pushes), nil))
 	v.p.say(pushes)
 	v.p.expect("collected 300")
 	require.NoError(t, e.Close())

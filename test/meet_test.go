@@ -65,7 +65,7 @@ func (n *node) meet(e ucp.Endpoint, id uint32, round uint64) error {
 			return fmt.Errorf("from %d: %w", sender, &orderError{got, round<<8 | i})
 		}
 	}
-	return ucp.WaitAll(ctx, sent...)
+	return ucp.WaitAll(ctx, sent, nil)
 }
 
 // TestMeet: two processes that connect to each other at the same moment get each

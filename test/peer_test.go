@@ -241,7 +241,7 @@ func (v *peer) talk(begin bool) {
 			}
 			v.say(len(unended(sent)))
 		case "pushed":
-			check(ucp.WaitAll(v.ctx, sent...))
+			check(ucp.WaitAll(v.ctx, sent, nil))
 			check(collector.Flush().Wait(v.ctx))
 			sent = nil
 			v.say("all")

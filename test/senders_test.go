@@ -44,7 +44,7 @@ func roleSender(p *parent) {
 		n.w.Progress()
 		count++
 	}
-	check(ucp.WaitAll(ctx, sent[:]...))
+	check(ucp.WaitAll(ctx, sent[:], nil))
 	check(e.Flush().Wait(ctx))
 	p.say(count)
 	p.hear()

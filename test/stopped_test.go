@@ -34,7 +34,7 @@ func TestStoppedPeer(t *testing.T) {
 	e := s.dial(t, v.address)
 	push := pusher(e, 9)
 	sent := push(pushes)
-	require.NoError(t, ucp.WaitAll(ctx, sent...))
+	require.NoError(t, ucp.WaitAll(ctx, sent, nil))
 	for _, p := range talkers {
 		p.say("push")
 		p.hear()
@@ -71,7 +71,7 @@ func TestStoppedPeer(t *testing.T) {
 	t.Run("close context", func(t *testing.T) { closeContextStopped(t, v.address) })
 
 	v.p.signal(syscall.SIGCONT)
-	require.NoError(t, ucp.WaitAll(ctx, sent...))
+	require.NoError(t, ucp.WaitAll(ctx, sent, nil))
 	require.NoError(t, flush.Wait(ctx))
 	for _, p := range talkers {
 		p.say("pushed")
@@ -82,7 +82,7 @@ func TestStoppedPeer(t *testing.T) {
 	k, err := s.unpack(e, key)
 	require.NoError(t, err)
 	require.NoError(t, k.PutUint64(1, 0).Wait(ctx))
-	require.NoError(t, ucp.WaitAll(ctx, e.Flush(), other.Flush()))
+	require.NoError(t, ucp.WaitAll(ctx, []ucp.Request{e.Flush(), other.Flush()}, nil))
 	require.NoError(t, s.x.Close())
 }
 

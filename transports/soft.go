@@ -15,23 +15,23 @@ import (
 // soft.Config.
 var (
 	softLink = config.New("SOFT_LINK", "all", config.Enum("all", soft.LinkInproc, soft.LinkUDP), "",
-		"What devices of the software RNIC send through: inproc connects those of one program, udp has a device for each network address of the host.")
+		"What devices of the software RNIC send through. inproc connects those of one program; udp has a device for each network address of the host.")
 	softMTU = config.New("SOFT_MTU", "auto", config.Enum("auto", "256", "512", "1024", "2048", "4096", "20480"), "bytes",
-		"Longest payload of a packet; auto: what the network interface carries. 20480 is between our own devices alone, and for connections alone: others have 4096.")
+		"Longest payload of a packet. auto: what the network interface carries. 20480 is for connections between devices of goucx; all else has 4096.")
 	softMaxInline = config.New("SOFT_MAX_INLINE", "64", config.Size(1, verbs.InlineLen), "bytes",
 		"Longest message that a work request may hold in itself; rc refuses devices with less than 64.")
 	softRdAtomic = config.New("SOFT_MAX_RD_ATOMIC", "16", config.Int(1, 16), "",
-		"RDMA reads and atomics of a queue pair that are under way at once.")
+		"Outstanding RDMA reads and atomics of a queue pair.")
 	softDepth = config.New("SOFT_DEPTH", "1024", config.Int(16, 1<<16), "packets",
 		"Packets that wait in a device on the in-process link; rounded up to a power of two.")
 	softWindow = config.New("SOFT_WINDOW", "auto", config.OrAuto(config.Int(1, 8192)), "packets",
-		"Packets of 4096 bytes of a queue pair that are unanswered at once: what the socket of the peer holds. More shorter ones fit in. auto: 90; between programs of one host, whose limits are known, up to 180.")
+		"Unacknowledged packets of 4096 bytes of a queue pair: what the socket of the peer holds. Of shorter packets there are more. auto: 90; up to 180 between programs of one host, whose limits are known.")
 	softEngine = config.New("SOFT_ENGINE", "background", config.Enum("background", "thread", "inline"), "",
-		"What does a device's work. background: the goroutine that posts or polls, and one of the device when none does; thread: a thread of its own that never sleeps; inline: the goroutine that posts or polls, and no other.")
+		"What does a device's work. With inline, the goroutine that posts or polls. With background, also a goroutine of the device when none does. With thread, a thread of its own that never sleeps.")
 	softAddr = config.New("SOFT_ADDR", "", addrParser(), "",
-		"The one address of the host that has a device over UDP; empty: all have.")
+		"The one address of the host that has a device over UDP. empty: all have.")
 	softPort = config.New("SOFT_PORT", "0", config.Int(0, 1<<16-1), "",
-		"UDP port of the devices; 0: a random one for each. 4791 is that of RoCEv2, for peers that know no other.")
+		"UDP port of the devices. 0: a random one for each; 4791: that of RoCEv2, for peers that know no other.")
 )
 
 // softSettings are the settings that SoftConfig reads.

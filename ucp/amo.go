@@ -315,8 +315,9 @@ type Fetch[T Word] struct {
 	r Request
 }
 
-// Wait progresses the worker until the value has arrived. If ctx ends first, Wait
-// returns, and the operation continues.
+// Wait progresses the worker until the value has arrived. If ctx ends first, Wait returns
+// context.Cause(ctx), and the operation continues. Wait panics for a nil ctx if it has to
+// wait.
 func (f Fetch[T]) Wait(ctx context.Context) (v T, err error) {
 	if f.r.id == 0 {
 		return f.v, nil

@@ -25,7 +25,7 @@ type NotifyFunc func(c Completion)
 type listener struct {
 	f       NotifyFunc
 	cookie  uint64
-	waiters *waiter // goroutines that wait, linked by waiter.nextOfOp
+	waiters *waitNode // goroutines that wait
 }
 
 // listener returns the listener of slot i.
@@ -79,7 +79,7 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 
 // notify passes the completion of the operation in slot i to its callback and its waiters.
 // The callback, or else the first waiter that consumes results, receives the result.
-// Further ones receive ErrStale.
+// Further ones receive ErrStale. A waiter for several operations reads the outcome itself.
 func (w *thread) notify(i uint32) {
 	s, n := &w.slab.Slots[i], w.slab.listener(i)
 	result := request.As[recvOp](s)
@@ -87,12 +87,15 @@ func (w *thread) notify(i uint32) {
 	if s.Status != ucs.OK {
 		c.Err = w.slotErr(i)
 	}
-	f, x := n.f, n.waiters
+	f, node := n.f, n.waiters
 	n.f, n.waiters = nil, nil
 	consumed, errorRead := f != nil, false
-	for x != nil {
-		next := x.nextOfOp
+	for node != nil {
+		x, next := node.x, node.next
+		node.x, node.next = nil, nil
 		switch {
+		case x.id == 0: // one of several operations; the waiter reads the outcome itself
+			x.anyEnded = true
 		case !x.consume:
 			errorRead = true
 			x.err = c.Err
@@ -103,7 +106,7 @@ func (w *thread) notify(i uint32) {
 			x.m, x.err = c.Message, c.Err
 		}
 		w.owner.resolveWaiter(x, causeDone)
-		x = next
+		node = next
 	}
 	if f != nil {
 		if s.Op != request.TagRecv {

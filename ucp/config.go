@@ -12,26 +12,26 @@ import (
 
 var (
 	rowSlowPasses = config.New("SLOW_EVENT_PASSES", "1024", config.Int(1, math.MaxInt32), "",
-		"Progress passes after which interfaces without connections are looked at.")
+		"Progress passes after which interfaces without connections are progressed.")
 	rowSlowInterval = config.New("SLOW_EVENT_INTERVAL", "20us", config.Duration(0, time.Second), "s",
-		"Time after which they are looked at where that is earlier.")
+		"Time after which interfaces without connections are progressed, where that is earlier.")
 	rowMaxLive = config.New("MAX_LIVE_CONNECTIONS", "inf", config.Int(1, math.MaxInt), "connections",
-		"How many connections of a worker hold rings or a queue pair; of more, idle ones are put to sleep, least recently used first, and wake on use.")
+		"How many connections of a worker hold rings or a queue pair. Of more, the least recently used idle ones are suspended; they resume on use.")
 	rowConnect = config.New("CONNECT", "lazy", config.Enum("lazy", "eager"), "",
-		"When an endpoint connects; lazy: at its first operation; eager: when it is made, for comparison.")
+		"When an endpoint connects. lazy: at its first operation; eager: when it is created, for comparison.")
 	rowSpinTime = config.New("SPIN_TIME", "20us", config.Duration(0, config.Forever), "s",
-		"How long a wait polls before it sleeps until something comes, at least for the two microseconds that going to sleep takes; inf: it never sleeps.")
+		"How long a wait polls before it sleeps, at least 2us, which going to sleep takes. inf: it never sleeps.")
 )
 
 var (
-	rowRndvThresh = config.New("RNDV_THRESH", "auto", config.OrAuto(config.Size(0, config.Inf)), "bytes",
-		"Longest message that is sent without being asked for; auto: 64k.")
+	rowRndvThresh = config.New("RNDV_THRESH", "auto", config.IntraInter(config.OrAuto(config.Size(0, config.Inf))), "bytes",
+		"Longest message that is sent eagerly. A longer one is announced, and its data follows when a receive matches. auto: 64k.")
 	rowZcopyThresh = config.New("ZCOPY_THRESH", "auto", config.OrAuto(config.Size(0, config.Inf)), "bytes",
-		"Shortest put or get over a network device that is not copied: its memory is registered for the time being, where it is not yet; auto: 16k, and 4k of memory that is.")
+		"Shortest put or get over a network device that is not copied. Memory that is not registered yet is registered for the operation. auto: 16k, and 4k of registered memory.")
 	rowRndvOutstanding = config.New("RNDV_OUTSTANDING", "65536", config.Int(1, math.MaxInt32), "",
-		"Messages to one worker that may wait to be asked for or matched; the next such send waits at the sender, with all that is posted after it.")
+		"Announced and unmatched messages to one worker. The next such send waits at the sender, and so does all that is posted after it.")
 	rowUnexpectedBudget = config.New("UNEXPECTED_BUDGET", "64m", config.Size(0, config.Inf), "bytes",
-		"Unexpected messages that a worker keeps before it has their senders announce what they send.")
+		"Unexpected messages that a worker keeps. Beyond that it has the senders announce each message before they send it.")
 )
 
 // autoRndvThresh is the value of UCX_RNDV_THRESH=auto in bytes.

@@ -32,6 +32,19 @@ const (
 
 const allFeatures = FeatureTag | FeatureRMA | FeatureAtomics
 
+// featureNames lists the operations of each feature with the lanes that they use, by UCX's names
+// and in UCX's order.
+var featureNames = [...]struct {
+	name    string
+	feature Feature
+	purpose wireup.Purpose
+}{
+	{"tag", FeatureTag, wireup.ForAM},
+	{"rma", FeatureRMA, wireup.ForRMA},
+	{"amo", FeatureAtomics, wireup.ForAMO},
+	{"am", FeatureTag, wireup.ForAM},
+}
+
 // Config configures a Context. Only Providers is required; goucx.Open sets it.
 type Config struct {
 	// Providers are the transport components that may be used.

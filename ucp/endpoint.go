@@ -236,6 +236,9 @@ type EndpointInfo struct {
 // LaneInfo describes a lane.
 type LaneInfo struct {
 	Transport, Device string
+	// Uses are the purposes of the lane: "am" for messages, "rma" for put and get, "amo" for
+	// atomics. The latter two are those of the endpoint's remote keys.
+	Uses []string
 	// Short is the maximum length in bytes of a tag message that is sent as one
 	// short operation. Whole is the maximum length that is sent in one piece.
 	Short, Whole int
@@ -251,13 +254,29 @@ func (e Endpoint) Info() EndpointInfo {
 		return EndpointInfo{Err: ErrClosed}
 	}
 	i := EndpointInfo{Peer: w.peerName(k)}
+	uses := [wireup.NumPurposes]map[uint32]bool{{w.eps[k].lane: true}, {}, {}}
 	if c := w.cold[k]; c != nil {
 		i.Err = c.err
+		for o := range c.owned {
+			if key, ok := o.(*RemoteKey); ok {
+				for p, l := range map[wireup.Purpose]*keyLane{wireup.ForRMA: key.rma, wireup.ForAMO: key.atomic} {
+					if l != nil {
+						uses[p][l.lane] = true
+					}
+				}
+			}
+		}
 	}
 	for n := w.laneOf[w.eps[k].peer]; n != 0; n = w.lanes[n].next {
 		l := &w.lanes[n]
 		info := w.ifaces[l.iface].info
-		i.Lanes = append(i.Lanes, LaneInfo{info.Transport, info.Device, l.ifaceMaxShort, max(l.ifaceMaxShort, l.maxBcopy)})
+		lane := LaneInfo{Transport: info.Transport, Device: info.Device, Short: l.ifaceMaxShort, Whole: max(l.ifaceMaxShort, l.maxBcopy)}
+		for p := range wireup.NumPurposes {
+			if uses[p][n] {
+				lane.Uses = append(lane.Uses, p.Short())
+			}
+		}
+		i.Lanes = append(i.Lanes, lane)
 	}
 	return i
 }

@@ -70,7 +70,9 @@ func TestGateAllocations(t *testing.T) {
 			"uint64": func() { ep.TagSendUint64(1, 1) },
 			"flush":  func() { require.NoError(t, ep.Flush().Wait(ctx)); require.NoError(t, a.Flush().Wait(ctx)) },
 			"fence":  func() { ep.Fence(); a.Fence() },
-			"arrays": func() { require.NoError(t, ucp.WaitAll(ctx, ep.TagSendUint64(1, 1), ep.TagSendUint64(2, 1))) },
+			"arrays": func() {
+				require.NoError(t, ucp.WaitAll(ctx, []ucp.Request{ep.TagSendUint64(1, 1), ep.TagSendUint64(2, 1)}, nil))
+			},
 		}
 		for name, f := range forms {
 			g := func() {

@@ -8,6 +8,7 @@ import (
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
@@ -116,7 +117,7 @@ func (w *thread) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 	}
 	l := &w.lanes[i]
 	*l = lane{ep: ep, laneLife: laneLife{slow: slowAddress}, peer: peer}
-	l.setIface(wi, view.Entries[c.Remote].Device, w.rndvThresh)
+	l.setIface(wi, view.Entries[c.Remote].Device, w.rndvThresh.of(view.Host))
 	w.enterLane(i, laneOpen)
 	w.retainLane(i)
 	w.laneOf.insert(w.lanes, i)
@@ -129,6 +130,18 @@ func (w *thread) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 		}
 	}
 	return i, nil
+}
+
+// rndvThresh are the lengths in bytes of the longest messages that are sent eagerly: to peers on
+// this host, and to others.
+type rndvThresh struct{ intra, inter uint64 }
+
+// of returns the length for a peer on that host.
+func (r rndvThresh) of(host [16]byte) uint64 {
+	if host == platform.HostID() {
+		return r.intra
+	}
+	return r.inter
 }
 
 // setIface makes l a lane of an iface, to a peer's iface of this domain.
@@ -169,6 +182,7 @@ func (w *thread) openBest(peer wireup.PeerID) (uint32, []uct.Refusal) {
 	for _, c := range plan[wireup.ForAM] {
 		lane, err := w.openLane(peer, &view, c)
 		if err == nil {
+			w.logConfig(lane)
 			w.sendAddress(lane)
 			return lane, nil
 		}

@@ -2,9 +2,12 @@ package ucp
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
@@ -89,7 +92,7 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 		var waiting []uct.Token
 		l.ep.PendingPurge(func(t uct.Token) { waiting = append(waiting, t) })
 		w.laneOf.remove(w.lanes, i)
-		l.setIface(wi, view.Entries[c.Remote].Device, w.rndvThresh)
+		l.setIface(wi, view.Entries[c.Remote].Device, w.rndvThresh.of(view.Host))
 		w.laneOf.insert(w.lanes, i)
 		h := l.stalledEp()
 		if h == nil && l.emul != nil {
@@ -138,10 +141,55 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 		for _, k := range others {
 			w.slab.Push(&w.lanes[i].pendingControl, k)
 		}
+		w.logConfig(i)
 		w.tryResumeLane(i)
 		return true
 	}
 	return false
+}
+
+// logConfig logs the lanes to the peer of lane i, which carries messages, at level info and in
+// the form of UCX: once for each configuration of lanes that the worker uses. At level debug it
+// logs for each endpoint how the lanes were chosen.
+func (w *thread) logConfig(i uint32) {
+	log := w.ctx.log
+	if !log.Core().Enabled(zapcore.InfoLevel) {
+		return
+	}
+	peer := w.lanes[i].peer
+	view := w.peers.View(peer)
+	plan, refused := w.rankLanes(peer, view, wireup.ForAM, wireup.ForRMA, wireup.ForAMO)
+	var lanes []string
+	for _, f := range featureNames {
+		if w.ctx.features&f.feature == 0 {
+			continue
+		}
+		name := w.laneName(i) // which also carries what no transport has, by emulation
+		if c, ok := plan.Best(f.purpose); ok && f.purpose != wireup.ForAM {
+			name = w.ifaces[c.Local].name()
+		}
+		lanes = append(lanes, f.name+"("+name+")")
+	}
+	text := strings.Join(lanes, " ")
+	n := slices.Index(w.configs, text)
+	if n < 0 {
+		n = len(w.configs)
+		w.configs = append(w.configs, text)
+		log.Info(fmt.Sprintf("ep_cfg[%d]: %s", n, text))
+	}
+	if !log.Core().Enabled(zapcore.DebugLevel) {
+		return
+	}
+	name := shortID(view.Worker)
+	log.Debug(fmt.Sprintf("endpoint to worker %s: ep_cfg[%d]", name, n))
+	for p := range wireup.NumPurposes {
+		if ranked := plan.Ranking(p, w.locals); ranked != "" {
+			log.Debug(fmt.Sprintf("endpoint to worker %s: %s", name, ranked))
+		}
+	}
+	for _, r := range slices.Concat(w.refused, refused) {
+		log.Debug(fmt.Sprintf("endpoint to worker %s: not used: %s", name, r))
+	}
 }
 
 // carriesEmulation reports whether active messages of an iface can carry emulated operations.

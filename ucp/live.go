@@ -18,7 +18,7 @@ import (
 )
 
 var rowStatsDest = config.New("STATS_DEST", live.Off, statsDest(), "",
-	"Where a running program shows its endpoints, requests and counters to ucx_info --live. unix: a directory of this user's; empty: nowhere.")
+	"Where a running program shows its endpoints, requests and counters to ucx_info --live. unix: a directory of this user; empty: nowhere.")
 
 // statsDest returns a parser that accepts the destinations of package live.
 func statsDest() config.Parser[string] {

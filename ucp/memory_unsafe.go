@@ -15,6 +15,12 @@ func addressOf(p []byte) uint64 {
 	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(p))))
 }
 
+// addressOfList returns the address of rs, to compare it with another one. Rule (2) of package
+// unsafe, as above.
+func addressOfList(rs []AnyRequest) uint64 {
+	return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(rs))))
+}
+
 // load64 reads the eight bytes of p as a little-endian integer, with one atomic load if
 // they are aligned. Rule (1) of package unsafe: eight bytes of p are a uint64.
 func load64(p []byte) uint64 {

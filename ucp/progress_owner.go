@@ -72,6 +72,10 @@ func (r Request) waitShared(ctx context.Context, take bool) (m Message, ended bo
 		w.unlockShared()
 		return m, ended, err
 	}
+	if ctx == nil {
+		w.unlockShared()
+		panic(nilContext)
+	}
 	if w.owner.state != ownerNone {
 		return r.park(ctx, take)
 	}
@@ -115,27 +119,10 @@ func (r Request) progressUntil(ctx context.Context, take bool) (Message, bool, e
 		}
 		p.n++
 		p.did += uint32(n)
-		sleepy := false
-		switch {
-		case w.callbacks.pending():
-			w.runCallbacks()
-		case p.n >= w.ctxCheckPasses:
-			w.unlockShared()
-			sleepy, err = p.look(ctx, w)
-			o.lockPass()
-		case o.toWake == nil && o.lockWaiters.Load() == 0 && o.waking.Load() == 0:
+		if p.n < w.ctxCheckPasses && o.toWake == nil && o.lockWaiters.Load() == 0 && o.waking.Load() == 0 && !w.callbacks.pending() {
 			continue
-		default:
-			if o.toWake != nil || o.waking.Load() != 0 {
-				o.state = ownerYields
-			}
-			w.unlockShared()
-			if o.waking.Load() != 0 {
-				runtime.Gosched() // woken goroutines can post their next operations
-			}
-			o.lockPass()
-			o.state = ownerRuns
 		}
+		sleepy, err := p.betweenPasses(ctx, w)
 		if m, ended, opErr := r.outcome(take); ended || err != nil {
 			w.releaseProgress()
 			if ended {
@@ -154,7 +141,7 @@ func (r Request) progressUntil(ctx context.Context, take bool) (Message, bool, e
 		// complete other than by progress.
 		x := waiterPool.Get().(*waiter)
 		x.id, x.consume = r.id, take
-		o.enqueue(&w.slab, x, true)
+		o.enqueue(&w.slab, x, placePoll)
 		w.sleep(ctx, &p)
 		if x.cause == causeDone {
 			w.releaseProgress()
@@ -165,6 +152,33 @@ func (r Request) progressUntil(ctx context.Context, take bool) (Message, bool, e
 	}
 }
 
+// betweenPasses runs the callbacks that are due, or looks at ctx and the time, or lets other
+// goroutines have the lock. The caller holds the lock and the progress ownership.
+//
+//go:noinline
+func (p *waitLoop) betweenPasses(ctx context.Context, w *thread) (sleepy bool, err error) {
+	o := &w.owner
+	switch {
+	case w.callbacks.pending():
+		w.runCallbacks()
+	case p.n >= w.ctxCheckPasses:
+		w.unlockShared()
+		sleepy, err = p.look(ctx, w)
+		o.lockPass()
+	default:
+		if o.toWake != nil || o.waking.Load() != 0 {
+			o.state = ownerYields
+		}
+		w.unlockShared()
+		if o.waking.Load() != 0 {
+			runtime.Gosched() // woken goroutines can post their next operations
+		}
+		o.lockPass()
+		o.state = ownerRuns
+	}
+	return sleepy, err
+}
+
 // park is the part of waitShared that waits while another goroutine owns the progress. The caller
 // holds the lock; park releases it.
 func (r Request) park(ctx context.Context, take bool) (Message, bool, error) {
@@ -172,7 +186,7 @@ func (r Request) park(ctx context.Context, take bool) (Message, bool, error) {
 	o := &w.owner
 	x := waiterPool.Get().(*waiter)
 	x.id, x.consume = r.id, take
-	o.enqueue(&w.slab, x, false)
+	o.enqueue(&w.slab, x, placeQueue)
 	w.polling.checkSoon()
 	// Spinning helps only while the owner runs in parallel.
 	spin := o.cores > 1 && o.state == ownerRuns && o.waking.Load() == 0
@@ -247,7 +261,7 @@ func (w *thread) acquireProgress() bool {
 	defer cancel()
 	x := waiterPool.Get().(*waiter)
 	x.id, x.consume = 0, false
-	o.enqueue(&w.slab, x, false)
+	o.enqueue(&w.slab, x, placeQueue)
 	o.mustTransfer = true
 	if o.state == ownerSleeps {
 		w.polling.signal()

@@ -9,18 +9,20 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// waiter is a goroutine that waits for an operation, or for the progress ownership
-// alone.
+// waiter is a goroutine that waits for an operation, for the first of several, or for the
+// progress ownership alone.
 type waiter struct {
-	id      uint64 // of the operation; 0: none
+	id      uint64 // of the operation; 0: none, or several
 	consume bool   // consume the result
 
 	// Guarded by progressOwner.mu.
 	m        Message
 	err      error
 	cause    wakeCause
-	sleeps   bool // it is the owner and sleeps in poll
-	nextOfOp *waiter
+	place    waiterPlace
+	anyEnded bool       // one of several operations has completed
+	node     waitNode   // in the list of its operation
+	several  []waitNode // in the lists of several operations
 	next     *waiter
 	prev     *waiter
 	wakeNext *waiter
@@ -28,6 +30,22 @@ type waiter struct {
 	state atomic.Uint32
 	sema  chan struct{}
 }
+
+// waitNode is a waiter in the list of the waiters of one operation.
+type waitNode struct {
+	x    *waiter // nil: not in a list
+	next *waitNode
+	slot uint32 // of the operation
+}
+
+// waiterPlace says where a waiter waits.
+type waiterPlace uint8
+
+const (
+	placeNone  waiterPlace = iota // nowhere: it progresses, or does not wait yet
+	placeQueue                    // in the queue for the progress ownership
+	placePoll                     // it is the owner and sleeps in poll
+)
 
 // wakeCause is the reason why a waiter is woken.
 type wakeCause uint8
@@ -55,7 +73,7 @@ func (x *waiter) end() (m Message, ended bool, err error) {
 }
 
 func (x *waiter) free() {
-	x.m, x.err, x.cause, x.sleeps = Message{}, nil, causeNone, false
+	x.m, x.err, x.cause, x.place, x.anyEnded = Message{}, nil, causeNone, placeNone, false
 	x.state.Store(waiterSpinning)
 	waiterPool.Put(x)
 }
@@ -108,23 +126,19 @@ func (o *progressOwner) addToWake(x *waiter) {
 	o.toWakeTail = &x.wakeNext
 }
 
-// enqueue adds x to the queue for the progress ownership and to the waiters of its
-// operation. A sleeping owner is added to the latter only. A waiter without an
-// operation goes to the front of the queue, since it does not leave with the next
+// enqueue makes x wait at place, and adds it to the waiters of its operation. In the queue, a
+// waiter without an operation goes to the front, since it does not leave with the next
 // completion.
-func (o *progressOwner) enqueue(b *slab, x *waiter, sleeps bool) {
-	x.sleeps = sleeps
+func (o *progressOwner) enqueue(b *slab, x *waiter, place waiterPlace) {
+	x.place = place
 	if x.id != 0 {
-		i := uint32(x.id)
-		b.Slots[i].Flags |= request.FlagNotify | request.FlagExtra
-		n := b.listener(i)
-		x.nextOfOp, n.waiters = n.waiters, x
+		b.listen(x, &x.node, uint32(x.id))
 	}
 	switch {
-	case sleeps:
+	case place != placeQueue:
 	case o.first == nil:
 		o.first, o.last = x, x
-	case x.id == 0:
+	case x.id == 0 && len(x.several) == 0:
 		x.next, o.first.prev, o.first = o.first, x, x
 	default:
 		x.prev, o.last.next, o.last = o.last, x, x
@@ -133,19 +147,35 @@ func (o *progressOwner) enqueue(b *slab, x *waiter, sleeps bool) {
 
 // remove removes x, whose fate is not decided, from both.
 func (o *progressOwner) remove(b *slab, x *waiter) {
-	if x.id != 0 {
-		p := &b.listener(uint32(x.id)).waiters
-		for *p != x {
-			p = &(*p).nextOfOp
-		}
-		*p, x.nextOfOp = x.nextOfOp, nil
-	}
+	b.unlisten(&x.node)
 	o.dequeueWaiter(x)
 }
 
-// dequeueWaiter removes x from the queue for the progress ownership.
+// listen adds x, by its node n, to the waiters of the operation in slot i.
+func (b *slab) listen(x *waiter, n *waitNode, i uint32) {
+	b.Slots[i].Flags |= request.FlagNotify | request.FlagExtra
+	l := b.listener(i)
+	n.x, n.slot = x, i
+	n.next, l.waiters = l.waiters, n
+}
+
+// unlisten removes n from the waiters of its operation, if it is there.
+func (b *slab) unlisten(n *waitNode) {
+	if n.x == nil {
+		return
+	}
+	p := &b.listener(n.slot).waiters
+	for *p != n {
+		p = &(*p).next
+	}
+	*p, n.next, n.x = n.next, nil, nil
+}
+
+// dequeueWaiter ends the wait of x at its place.
 func (o *progressOwner) dequeueWaiter(x *waiter) {
-	if x.sleeps {
+	queued := x.place == placeQueue
+	x.place = placeNone
+	if !queued {
 		return
 	}
 	if x.prev != nil {
@@ -161,14 +191,17 @@ func (o *progressOwner) dequeueWaiter(x *waiter) {
 	x.next, x.prev = nil, nil
 }
 
-// resolveWaiter ends the wait of x with f. x is no longer in the list of its operation.
+// resolveWaiter ends the wait of x with f. x is no longer in the list of its operation. A
+// waiter for several operations that does not wait at the moment will look at them itself.
 func (o *progressOwner) resolveWaiter(x *waiter, f wakeCause) {
-	x.nextOfOp = nil
-	x.cause = f
-	if x.sleeps {
+	switch x.place {
+	case placePoll:
+		x.cause = f
 		o.mustWake = true // unlockSlow signals the sleeping owner
-		return
+	case placeQueue:
+		x.cause = f
+		o.dequeueWaiter(x)
+		o.addToWake(x)
+	default:
 	}
-	o.dequeueWaiter(x)
-	o.addToWake(x)
 }

@@ -64,8 +64,9 @@ func (r Request) Err() error {
 }
 
 // Wait progresses the worker until the operation has completed, and returns its error. If
-// ctx ends before that, Wait returns its cause and the operation goes on. The library owns
-// the buffer until the operation completes.
+// ctx ends before that, Wait returns context.Cause(ctx) and the operation goes on. The
+// library owns the buffer until the operation completes. Wait does not look at ctx if the
+// operation has completed already. Otherwise it panics for a nil ctx.
 //
 //gcassert:inline
 func (r Request) Wait(ctx context.Context) error {
@@ -89,6 +90,9 @@ func (r Request) waitSlow(ctx context.Context) (ended bool, err error) {
 		w.owner.lockShared()
 		_, ended, err = r.waitShared(ctx, false)
 		return ended, err
+	}
+	if ctx == nil && w.slab.Live(r.id) {
+		panic(nilContext)
 	}
 	i, g := uint32(r.id), uint32(r.id>>32)
 	var p waitLoop
@@ -179,26 +183,8 @@ func (r Request) String() string {
 	return "request: " + e.Error()
 }
 
-// WaitAll waits for all of rs and returns the first error in their order. If ctx ends it
-// does not wait for the rest.
-func WaitAll(ctx context.Context, rs ...Request) error {
-	var first error
-	for _, r := range rs {
-		if r.id == 0 {
-			continue
-		}
-		ended, err := r.waitSlow(ctx)
-		if first == nil {
-			first = err
-		}
-		if !ended {
-			break
-		}
-	}
-	return first
-}
-
-// Finish is Wait, but the end of ctx cancels the operation. Finish returns only when the
+// Finish is Wait, but the end of ctx cancels the operation. The error then wraps ErrCanceled
+// and context.Cause(ctx). Finish returns only when the
 // caller owns the buffer again. An operation that succeeds nevertheless has no error. If
 // the operation does not complete within CloseTimeout, Finish returns ErrBufferExposed.
 func (r Request) Finish(ctx context.Context) error {

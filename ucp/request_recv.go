@@ -24,8 +24,8 @@ type Message struct {
 type RecvRequest struct{ Request }
 
 // Wait progresses the worker until the message is received. If ctx ends before that, Wait
-// returns its cause and the receive goes on. The library owns the buffer until the
-// receive completes.
+// returns context.Cause(ctx) and the receive goes on. The library owns the buffer until the
+// receive completes. Wait panics for a nil ctx if it has to wait.
 //
 //hot:bench BenchmarkTagPair
 //go:nosplit
@@ -164,7 +164,8 @@ func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 }
 
 // Finish is Wait, but the end of ctx cancels the receive. Finish returns only when the
-// caller owns the buffer again. It returns ErrCanceled, or the message if it arrived first.
+// caller owns the buffer again. It returns the message if it arrived first, else an error
+// that wraps ErrCanceled and context.Cause(ctx).
 func (r RecvRequest) Finish(ctx context.Context) (Message, error) {
 	m, reason := r.Wait(ctx)
 	if r.t == nil || reason == nil || r.id&refusedBit != 0 {

@@ -11,9 +11,10 @@ import (
 // progresses all ifaces.
 var (
 	rowKeyResolve = config.New("RKEY_PRERESOLVE", "y", config.Bool(), "",
-		"Find the lane and the transport's key of a remote key once, when it is unpacked; n: at each operation, for comparison.")
+		"Find the lane and the transport's key of a remote key once, when it is unpacked. n: at each operation, for comparison.")
 	rowIdleSkip = config.New("IDLE_SKIP", "y", config.Bool(), "",
-		"Progress passes leave out interfaces without active endpoints; n: they call all, for comparison.")
+		"Progress passes leave out interfaces without active endpoints. n: they call all, for comparison.").
+		Alias("ADAPTIVE_PROGRESS")
 )
 
 // perOpEndpoint is the operations table of a key with per-operation rkey resolution. It is

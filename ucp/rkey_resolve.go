@@ -115,7 +115,7 @@ func (l *keyLane) setEmulationLimits() {
 // device, the owner's CPU must not perform any: they would not be atomic with the device's.
 func (r *keyResolver) withEmulation(l, rma *keyLane) *keyLane {
 	switch {
-	case r.key.Flags&keycodec.DeviceAtomics != 0:
+	case r.key.Features&keycodec.DeviceAtomics != 0:
 	case l == nil && rma != nil && rma.emulOnly:
 		return rma
 	case l == nil:
@@ -156,7 +156,7 @@ func (r *keyResolver) unpack(c wireup.Candidate) *keyLane {
 		local: c.Local, remote: c.Remote, domain: wi.domain, rkey: k,
 		attr: wi.domain.KeyAttr(k), iface: wi.iface.Attr(),
 	}
-	if r.key.Flags&keycodec.DeviceAtomics == 0 && l.attr.Bytes == nil {
+	if r.key.Features&keycodec.DeviceAtomics == 0 && l.attr.Bytes == nil {
 		l.failoverKey = uct.RKey(r.key.EmulKey())
 	}
 	ops := l.attr.Ops & l.iface.Ops
@@ -189,7 +189,7 @@ func (r *keyResolver) lacksRMA(l *keyLane) string {
 }
 
 func (r *keyResolver) lacksAMO(l *keyLane) string {
-	device := r.key.Flags&keycodec.DeviceAtomics != 0
+	device := r.key.Features&keycodec.DeviceAtomics != 0
 	switch {
 	case l.attr.Atomic32|l.attr.Atomic64 == 0:
 		return "does not reach this memory"

@@ -3,6 +3,8 @@ package ucp
 import (
 	"slices"
 
+	"go.uber.org/zap"
+
 	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
@@ -81,10 +83,14 @@ func (wi *workerIface) handlePeerAddress(rx *rxConn, follow uint64, data []byte)
 	}
 	peer, err := w.peers.Add(rx.partialAddr)
 	rx.partialAddr = nil
-	if err != nil || rx.peer != 0 && rx.peer != peer {
-		if err == nil {
-			w.peers.Release(peer)
-		}
+	if err != nil { // perhaps a worker of another version, which must not wait for replies
+		wi.protocolError(rx)
+		w.ctx.log.Warn("disconnected a worker", zap.Error(err))
+		wi.iface.Disconnect(rx.id)
+		return
+	}
+	if rx.peer != 0 && rx.peer != peer {
+		w.peers.Release(peer)
 		wi.protocolError(rx)
 		return
 	}

@@ -39,7 +39,7 @@ type thread struct {
 	rxConns            []*rxConn // by rxConn.index; 0 is none
 	freeRxConns        []uint32
 
-	rndvThresh uint64 // longest message that is sent eagerly
+	rndvThresh rndvThresh
 	zcopyFrom  zcopyFrom
 	maxCredits uint32    // send credits of each lane
 	scratch    [64]byte  // a short message that is being sent
@@ -51,6 +51,7 @@ type thread struct {
 	locals  []wireup.LocalIface // ifaces as lane selection sees them
 	refused []uct.Refusal
 	address Address
+	configs []string // endpoint configurations in use, by index in the log; empty without a log
 	count   *stats.Set
 	stats   stats.Group
 
@@ -59,6 +60,7 @@ type thread struct {
 	callbacks callbacks
 	emul      emulOps
 	owner     progressOwner
+	looks     lookStart
 
 	show *display // nil: the worker publishes no live statistics
 	life workerLife

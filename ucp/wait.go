@@ -19,6 +19,10 @@ const (
 	yieldPasses = 1024 // then a yield after each so many passes
 )
 
+// nilContext is the panic of a wait that must wait and got a nil context. The goroutine holds
+// neither the worker's lock nor the progress ownership.
+const nilContext = "ucp: a wait needs a context, and got nil"
+
 // waitLoop is the state of a waiting loop: 16 bytes, cleared by one store.
 type waitLoop struct {
 	n     uint32 // passes since the last slow look
@@ -62,6 +66,9 @@ func (p *waitLoop) slow(ctx context.Context, w *thread, id uint64) error {
 // look reports whether it is time to sleep, or returns the cause if ctx has ended.
 func (p *waitLoop) look(ctx context.Context, w *thread) (sleepy bool, err error) {
 	p.n = 0
+	if ctx == nil {
+		panic(nilContext)
+	}
 	if ctx.Err() != nil { // Cause takes a lock, so check Err first
 		return false, context.Cause(ctx)
 	}
@@ -111,8 +118,8 @@ func (p *waitLoop) spinExpired(w *thread) bool {
 	return false
 }
 
-// Run progresses the worker until ctx ends or the worker is closed, and returns ctx's cause
-// or ErrClosed. It sleeps when idle.
+// Run progresses the worker until ctx ends or the worker is closed, and returns
+// context.Cause(ctx) or ErrClosed. It sleeps when idle. It panics for a nil ctx.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.t.locked {
 		w.t.owner.lockShared()
@@ -124,6 +131,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		if w.t.life.closed() {
 			return ErrClosed
 		}
+		if ctx == nil {
+			panic(nilContext)
+		}
 		if err := p.after(ctx, &w.t, w.t.progress(), 0); err != nil {
 			return err
 		}
@@ -131,8 +141,8 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // WaitUntil progresses the worker until cond returns true. It calls cond after each pass on
-// this goroutine. It returns ctx's cause if ctx ends first, and ErrClosed if the worker is
-// closed. cond may depend on memory that a peer writes. When idle, WaitUntil sleeps for
+// this goroutine. It returns context.Cause(ctx) if ctx ends first, and ErrClosed if the worker
+// is closed. It panics for a nil ctx if it has to wait. cond may depend on memory that a peer writes. When idle, WaitUntil sleeps for
 // about 80 us at a time and calls cond again.
 func (w *Worker) WaitUntil(ctx context.Context, cond func() bool) error {
 	return w.t.waitUntil(ctx, cond)
@@ -149,6 +159,9 @@ func (w *thread) waitUntil(ctx context.Context, cond func() bool) error {
 	for !cond() {
 		if w.life.closed() {
 			return ErrClosed
+		}
+		if ctx == nil {
+			panic(nilContext)
 		}
 		p.n++
 		p.did += uint32(w.progress())

@@ -115,7 +115,8 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	w.t.polling.slow = slowPoll{
 		everyPasses: uint32(rowSlowPasses.Get(x.settings)), every: ucs.Time(rowSlowInterval.Get(x.settings)), all: !rowIdleSkip.Get(x.settings),
 	}
-	w.t.rndvThresh = uint64(rowRndvThresh.Get(x.settings).Or(autoRndvThresh))
+	thresh := rowRndvThresh.Get(x.settings)
+	w.t.rndvThresh = rndvThresh{uint64(thresh.Intra.Or(autoRndvThresh)), uint64(thresh.Inter.Or(autoRndvThresh))}
 	w.t.zcopyFrom = autoZcopyFrom
 	if z := rowZcopyThresh.Get(x.settings); !z.Auto {
 		n := uint64(z.Or(0))

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -14,23 +15,25 @@ const MaxAddress = 2048
 // Offsets and lengths of the fixed part of an address and of each entry. docs/wire/address.md
 // shows the whole format.
 const (
-	addressMagic   = "GXWA"
-	addressVersion = 2
+	addressMagic = "GXWA"
 
-	offVersion = 4
-	offFlags   = 5
-	offLength  = 6
-	offHost    = 8
-	offProcess = 24
-	offWorker  = 40
-	offContext = 56
-	headerLen  = 60
-	crcLen     = 4
+	offVersion  = 4
+	offFeatures = 5
+	offLength   = 6
+	offHost     = 8
+	offProcess  = 24
+	offWorker   = 40
+	offContext  = 56
+	headerLen   = 60
+	crcLen      = 4
 
 	entryHeadLen = 5           // transport, device, length
 	entryMinLen  = attrLen + 1 // attributes, length of the device part
 	maxPart      = 255         // maximum length in bytes of either part of a uct.Address
 )
+
+// addressFormat is the format of worker addresses, and of all messages of package ucp.
+var addressFormat = protocol.Format{Name: "worker address", Version: 2}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -41,7 +44,9 @@ type View struct {
 	Host, Process, Worker uct.UUID
 	// Context numbers the worker's context within its process. Packed keys contain it.
 	Context uint32
-	Entries []Entry
+	// Features are the feature bits of the address. Optional ones may be unknown to this program.
+	Features protocol.Features
+	Entries  []Entry
 }
 
 // ContextID identifies a context among those of all processes.
@@ -73,7 +78,7 @@ type Entry struct {
 func (v View) Append(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, addressMagic...)
-	b = append(b, addressVersion, 0, 0, 0)
+	b = append(b, addressFormat.Version, byte(v.Features), 0, 0)
 	b = append(b, v.Host[:]...)
 	b = append(b, v.Process[:]...)
 	b = append(b, v.Worker[:]...)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -15,7 +16,9 @@ var ErrAddress = errors.New("bad worker address")
 // Parse validates and decodes a worker address. The address parts of the result point into b.
 // Entries of unknown transports are decoded like any other; no local iface matches them.
 //
-// Errors wrap [ErrAddress] and contain the reason. Parse does not panic on any input.
+// Errors wrap [ErrAddress] and contain the reason. They wrap a [protocol.Error] too if the address is of
+// another version, or requires a feature that this program does not know. Parse does not panic on
+// any input.
 func Parse(b []byte) (View, error) {
 	n, err := check(b)
 	if err != nil {
@@ -26,6 +29,7 @@ func Parse(b []byte) (View, error) {
 	copy(v.Process[:], b[offProcess:])
 	copy(v.Worker[:], b[offWorker:])
 	v.Context = binary.LittleEndian.Uint32(b[offContext:])
+	v.Features = protocol.Features(b[offFeatures])
 	for rest := body(b); len(rest) > 0; {
 		var e Entry
 		e, rest = nextEntry(rest)
@@ -58,14 +62,17 @@ func check(b []byte) (entries int, err error) {
 
 func checkHeader(b []byte) error {
 	switch {
-	case len(b) < headerLen+crcLen:
+	case len(b) <= offFeatures:
 		return badAddress("%d bytes, at least %d", len(b), headerLen+crcLen)
 	case string(b[:len(addressMagic)]) != addressMagic:
 		return badAddress("starts with %q, not %q", b[:len(addressMagic)], addressMagic)
-	case b[offVersion] != addressVersion:
-		return badAddress("version %d, this program knows %d", b[offVersion], addressVersion)
-	case b[offFlags] != 0:
-		return badAddress("unknown flags %#02x", b[offFlags])
+	}
+	if err := addressFormat.Check(b[offVersion], protocol.Features(b[offFeatures])); err != nil {
+		return fmt.Errorf("%w: %w", ErrAddress, err)
+	}
+	switch {
+	case len(b) < headerLen+crcLen:
+		return badAddress("%d bytes, at least %d", len(b), headerLen+crcLen)
 	case len(b) > MaxAddress:
 		return badAddress("%d bytes, at most %d", len(b), MaxAddress)
 	}

@@ -22,22 +22,29 @@ const (
 	NumPurposes
 )
 
+// Short returns UCX's short name of the purpose.
+func (p Purpose) Short() string { return [NumPurposes]string{"am", "rma", "amo"}[p] }
+
 // criterion holds what a purpose requires of an iface and how it ranks candidates.
 type criterion struct {
 	name  string
+	time  string                                         // what the score is the inverse of, for texts
 	lacks func(local *uct.IfaceAttr, remote Attr) string // the missing capability, or ""
 	score func(local, remote Attr) float64               // higher is better
 }
 
 const (
+	// scoreUnit is the score of a nanosecond: UCX's 1e-3/seconds.
+	scoreUnit = 1e6
+
 	minBcopy = 64   // an active message holds at least UCP's headers
 	rmaBytes = 4096 // transfer size in bytes for ranking put and get
 )
 
 var criteria = [NumPurposes]criterion{
-	ForAM: {"messages", lacksAM, scoreLatency},
+	ForAM: {"messages", "a small message", lacksAM, scoreLatency},
 	ForRMA: {
-		"put and get", func(local *uct.IfaceAttr, _ Attr) string {
+		"put and get", "4096 bytes", func(local *uct.IfaceAttr, _ Attr) string {
 			if local.Ops&uct.OpsPut == 0 || local.Ops&uct.OpsGet == 0 {
 				return "does not put and get"
 			}
@@ -45,7 +52,7 @@ var criteria = [NumPurposes]criterion{
 		}, scoreRMA,
 	},
 	ForAMO: {
-		"atomics", func(local *uct.IfaceAttr, _ Attr) string {
+		"atomics", "a small message", func(local *uct.IfaceAttr, _ Attr) string {
 			if !local.Ops.Has(uct.OpAtomics) {
 				return "has no atomics"
 			}
@@ -75,16 +82,16 @@ func lacksAM(local *uct.IfaceAttr, remote Attr) string {
 // scoreLatency ranks by the time of a small message. The latency is the mean of both sides'
 // values. Sums of quantities in nanoseconds are exact, so both sides compute the same number.
 //
-// Source: UCX's wireup scores with 1e-3/seconds, here and below.
+// Source: UCX's wireup scores, here and below.
 func scoreLatency(local, remote Attr) float64 {
-	return 1e6 / (latencyNS(local, remote) + remote.Overhead.Float(nanosecond))
+	return scoreUnit / (latencyNS(local, remote) + remote.Overhead.Float(nanosecond))
 }
 
 // scoreRMA ranks by the time of a one-sided transfer of rmaBytes. It includes no CPU time of the
 // peer.
 func scoreRMA(local, remote Attr) float64 {
 	bw := min(local.Bandwidth, remote.Bandwidth).Float(megabyte)
-	return 1e6 / (latencyNS(local, remote) + 1e9*rmaBytes/bw)
+	return scoreUnit / (latencyNS(local, remote) + 1e9*rmaBytes/bw)
 }
 
 // latencyNS returns the latency plus the sender's overhead.

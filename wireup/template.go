@@ -3,11 +3,12 @@ package wireup
 import (
 	"encoding/binary"
 
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 )
 
 // A hostTemplate is the part of an address that the workers of one host have in common: the host
-// UUID, the context number, and each entry without its iface part. Of the iface part it holds only
+// UUID, the context number, the feature bits, and each entry without its iface part. Of the iface part it holds only
 // the elision. The record of a worker then holds only the bytes that differ between workers.
 type hostTemplate struct {
 	key     string // the encoded template, by which it is found
@@ -49,7 +50,9 @@ const (
 	uuidLen       = len(uct.UUID{})
 	uuidPrefixLen = 4 // number of leading bytes in which such UUIDs differ
 
-	suffixFlagAt = uuidLen + headerLen - offContext // offset of the flag in a key, behind host and context
+	// Offsets in a key of the feature bits, behind host and context, and of the flag.
+	featuresAt   = uuidLen + headerLen - offContext
+	suffixFlagAt = featuresAt + 1
 )
 
 func recordHead(sameSuffix bool) int {
@@ -67,7 +70,7 @@ func appendTemplateKey(b, addr []byte) []byte {
 	if string(addr[offProcess+uuidPrefixLen:offWorker]) == string(addr[offWorker+uuidPrefixLen:offContext]) {
 		flag = 1 // the two UUIDs end alike, as those that package ucp creates do
 	}
-	b = append(b, flag)
+	b = append(b, addr[offFeatures], flag)
 	for rest := body(addr); len(rest) > 0; {
 		n, _ := entryLen(rest)
 		iface := entryHeadLen + entryMinLen + int(rest[entryHeadLen+attrLen])
@@ -113,7 +116,9 @@ func (s *hostTemplate) pack(record, addr []byte) {
 
 // view reverses pack. The result owns its bytes.
 func (s *hostTemplate) view(record []byte) View {
-	v := View{Context: binary.LittleEndian.Uint32([]byte(s.key[uuidLen:suffixFlagAt])), Entries: []Entry{}}
+	v := View{
+		Context: binary.LittleEndian.Uint32([]byte(s.key[uuidLen:featuresAt])), Features: protocol.Features(s.key[featuresAt]), Entries: []Entry{},
+	}
 	copy(v.Host[:], s.key)
 	n := recordHead(s.sameSuffix())
 	copy(v.Worker[:], record)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/goucx/goucx/config"
@@ -14,6 +15,7 @@ type settingView struct {
 	Default  string   `json:"default"`
 	Unit     string   `json:"unit,omitempty"`
 	Allowed  string   `json:"allowed"`
+	Aliases  []string `json:"aliases,omitempty"`
 	Inherits []string `json:"inherits,omitempty"`
 	Origin   string   `json:"origin"`
 	From     string   `json:"inherited_from,omitempty"`
@@ -62,6 +64,9 @@ func (t *tool) setting(v config.Value) {
 		if v.Default != v.Text {
 			t.line("default:   %s", v.Default)
 		}
+		if len(v.Aliases) > 0 {
+			t.line("aliases:   %s%s", config.Prefix, strings.Join(v.Aliases, ", "+config.Prefix))
+		}
 		if len(v.Fallbacks) > 0 {
 			t.line("inherits:  %s%s", config.Prefix, strings.Join(v.Fallbacks, ", "+config.Prefix))
 		}
@@ -86,7 +91,9 @@ func originText(v config.Value) string {
 		return ""
 	}
 	s := v.Origin.String()
-	if v.InheritedFrom != "" {
+	if slices.Contains(v.Aliases, v.InheritedFrom) {
+		s += ", as " + config.Prefix + v.InheritedFrom
+	} else if v.InheritedFrom != "" {
 		s += ", inherited from " + config.Prefix + v.InheritedFrom
 	}
 	return s
@@ -95,6 +102,6 @@ func originText(v config.Value) string {
 func viewOf(v config.Value) settingView {
 	return settingView{
 		Section: v.Section, Name: config.Prefix + v.Name, Value: v.Text, Default: v.Default, Unit: v.Unit,
-		Allowed: v.Allowed, Inherits: v.Fallbacks, Origin: v.Origin.String(), From: v.InheritedFrom, Help: v.Help,
+		Allowed: v.Allowed, Aliases: v.Aliases, Inherits: v.Fallbacks, Origin: v.Origin.String(), From: v.InheritedFrom, Help: v.Help,
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -29,12 +30,50 @@ func TestSettingsDocument(t *testing.T) {
 		"Each is an environment variable, a line of `ucx.conf`, and, without `UCX_`, a key of `goucx.yaml`, `goucx.toml` or `goucx.json`. " +
 		"`ucx_info -cf` shows their values and where each came from. " +
 		"This file is made by `make generate` from the tables in the code.\n\n" +
-		"The environment beats the files. These are looked for in `/etc/ucx`, in `../etc/ucx` beside the program's directory, in `$HOME`, " +
-		"in `$UCX_CONFIG_DIR` and in the current directory; a later one beats an earlier one, and within one a `goucx.*`, of which there " +
-		"may be one, beats `ucx.conf`. Case does not matter in the keys of a `goucx.*`, and sections join with `_`: " +
-		"`shm: {ring_size: 32k}` is `UCX_SHM_RING_SIZE=32k`. A `[section]` of `ucx.conf` counts where its filters " +
-		"(`CPU vendor=`, `CPU model=`, which `ucx_info -s` shows, and `DMI product name=` and the like) match.\n\n")
+		"The environment takes precedence over the files. They are read from these directories, and a later one takes precedence: " +
+		"`/etc/ucx`, `../etc/ucx` beside the program's directory, `$HOME`, `$UCX_CONFIG_DIR`, the current directory. " +
+		"A directory may have one `goucx.*`. It takes precedence over the `ucx.conf` beside it.\n\n" +
+		"Case does not matter in the keys of a `goucx.*`, and sections join with `_`: " +
+		"`shm: {ring_size: 32k}` is `UCX_SHM_RING_SIZE=32k`. A `[section]` of `ucx.conf` counts where its filters match. " +
+		"Filters are `CPU vendor=`, `CPU model=`, which `ucx_info -s` shows, and `DMI product name=` and the like.\n\n" +
+		"Sizes are written `4096`, `4k`, `4KB`, `4KiB` or `0x1000`. Times are written `20us`, `1.5s` or `inf`; without a unit they are in seconds.\n\n" +
+		"*UCX's names* of a setting have the same meaning. The first that is set counts, before the setting's own name. " +
+		"A setting *inherits* a name where neither is set.\n\n")
 	require.NoError(t, config.Markdown(&b, ucp.Tables(transports.All())...))
+	b.WriteString("\n## UCX's variables\n\n" +
+		"These are all 472 of UCX 1.13. *used*: goucx has a setting of that name. " +
+		"*alias*: it is another name of a setting above. *no meaning*: goucx does not use it.\n\n" +
+		"A variable without meaning is named in one warning where its value is not UCX's default. " +
+		"`UCX_WARN_UNUSED_ENV_VARS=n` hides the warning, and `UCX_STRICT=y` makes it an error. " +
+		"`ucx_info --why` shows each with its reason. " +
+		"So are names of other releases of UCX and of its accelerators.\n\n")
+	require.NoError(t, config.MarkdownUCX(&b, ucp.Tables(transports.All())...))
+	_, list, _ := strings.Cut(b.String(), "\n## UCX's variables\n")
+	rows := map[string]bool{}
+	for _, table := range ucp.Tables(transports.All()) {
+		for _, r := range table.Settings {
+			rows[config.Prefix+r.Name()] = true
+			for _, n := range r.Aliases() {
+				assert.Regexp(t, "\n\\| `UCX_"+n+"` \\| [^|]+ \\| alias \\| same as UCX_"+r.Name(), list, "no variable of UCX, or not this row's alone")
+			}
+		}
+	}
+	for line := range strings.Lines(list) {
+		if _, reason, ok := strings.Cut(line, "| no meaning |"); ok {
+			assert.NotContains(t, reason, "nothing that it would set", line)
+			for _, name := range regexp.MustCompile(`UCX_[A-Z0-9_]+`).FindAllString(reason, -1) {
+				assert.True(t, rows[name], "no row %s: %s", name, line)
+			}
+		}
+	}
+	assert.Equal(t, 472, strings.Count(list, "\n| `UCX_"))
+	for line := range strings.Lines(b.String()) {
+		for text := range strings.SplitSeq(line, "|") {
+			for sentence := range strings.SplitSeq(text, ". ") {
+				assert.LessOrEqual(t, len(strings.Fields(sentence)), 25, "%s", sentence)
+			}
+		}
+	}
 	if *update {
 		require.NoError(t, os.WriteFile(path, b.Bytes(), 0o644))
 		return
@@ -104,9 +143,11 @@ func TestConfigFull(t *testing.T) {
 #
 
 #
-# cells of each direction of a new connection; one holds a message of up to 48 bytes
+# Cells of each direction of a new connection. One holds a message of up to 48 bytes.
 #
 # syntax:    a power of two from 8 to 4096
+# aliases:   UCX_POSIX_FIFO_SIZE, UCX_SYSV_FIFO_SIZE
+# inherits:  UCX_MM_FIFO_SIZE
 #
 UCX_SHM_RING_CELLS=32
 `, out)
@@ -135,6 +176,6 @@ func TestConfigJSON(t *testing.T) {
 	s.Help = ""
 	assert.Equal(t, settingView{
 		Section: "shm", Name: "UCX_SHM_RING_CELLS", Value: "64", Default: "32", Unit: "cells",
-		Allowed: "a power of two from 8 to 4096", Origin: "environment UCX_SHM_RING_CELLS",
+		Allowed: "a power of two from 8 to 4096", Aliases: []string{"POSIX_FIFO_SIZE", "SYSV_FIFO_SIZE"}, Inherits: []string{"MM_FIFO_SIZE"}, Origin: "environment UCX_SHM_RING_CELLS",
 	}, s)
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs/platform"
 )
 
@@ -21,7 +22,8 @@ func (t *tool) why() (err error) {
 	}
 	defer func() { err = errors.Join(err, l.local.close()) }()
 	refused, below := refusals(l.refused), l.outranked()
-	t.document["refused"] = map[string]any{"peer": l.peer, "refused": refused, "outranked": below, "system": forbidden}
+	unused := unusedViews(set.Unused())
+	t.document["refused"] = map[string]any{"peer": l.peer, "refused": refused, "outranked": below, "system": forbidden, "unused": unused}
 	if t.json {
 		return nil
 	}
@@ -47,7 +49,35 @@ func (t *tool) why() (err error) {
 	t.line("")
 	t.services(forbidden)
 	t.line("")
+	t.line("Settings of UCX that goucx does not use")
+	t.line("")
+	for _, u := range unused {
+		t.line("    %s=%s (%s): %s", u.Name, u.Value, u.Origin, u.Reason)
+	}
+	if len(unused) == 0 {
+		t.line("    none")
+	}
+	t.line("")
 	return err
+}
+
+// unusedView is a config.Unused with JSON field names.
+type unusedView struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Origin string `json:"origin"`
+	Reason string `json:"reason"`
+}
+
+func unusedViews(us []config.Unused) []unusedView {
+	out := make([]unusedView, len(us))
+	for i, u := range us {
+		out[i] = unusedView{u.Name, u.Text, u.Origin.String(), u.Reason}
+		if u.Fault != "" {
+			out[i].Reason = u.Fault + "; " + u.Reason
+		}
+	}
+	return out
 }
 
 func (t *tool) reasons(rs []refusal) {

@@ -14,6 +14,7 @@ type batchLine struct {
 	line int
 	name string
 	args []string
+	err  error // not nil: the line cannot be read
 }
 
 // readBatch reads a batch file in the format of UCX's tool, extended by quotes.
@@ -28,10 +29,10 @@ func readBatch(file string) ([]batchLine, error) {
 	for n := 1; sc.Scan(); n++ {
 		words, err := splitWords(sc.Text())
 		if err != nil {
-			return nil, fmt.Errorf("batch file %s line %d: %w", file, n, err)
+			words = strings.Fields(sc.Text())
 		}
 		if len(words) > 0 {
-			lines = append(lines, batchLine{file, n, words[0], words[1:]})
+			lines = append(lines, batchLine{file, n, words[0], words[1:], err})
 		}
 	}
 	if err := sc.Err(); err != nil {

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -86,35 +86,63 @@ func dedupe(in []string) []string {
 	return out
 }
 
-// UCX's own files of test types run as far as goucx carries them; the rest is
-// told, not hidden.
-func TestPlanSkipsLaterTests(t *testing.T) {
-	p, err := planOf(t, "-l", "-b", file(t, "types", "lat -t tag_lat\nbw -t stream_bw\nping -t stream_lat\n"))
-	require.NoError(t, err)
-	assert.Len(t, p.runs(), 1)
-	require.ErrorIs(t, p.skipped(), errors.ErrUnsupported)
-	assert.ErrorContains(t, p.skipped(), "types line 2: test stream_bw: not supported yet")
-	assert.ErrorContains(t, p.skipped(), "types line 3: test stream_lat")
+// A line that cannot run has its reason in one line; all others are runs.
+func TestPlanRefusesLines(t *testing.T) {
+	for name, tc := range map[string]struct{ line, want string }{
+		"no test":         {"x -s 8", "missing test name"},
+		"unknown test":    {"x -t nonsense", `-t "nonsense": unknown test "nonsense"; known are am_lat`},
+		"unknown option":  {"x -t tag_lat -Q", "unknown shorthand flag: 'Q'"},
+		"no argument":     {"x -t tag_lat -s", "flag needs an argument: 's'"},
+		"not for a line":  {"x -t tag_lat -p 99", `-p "99": belongs on the command line, not in a batch file`},
+		"nor a switch":    {"x -t tag_lat -f", "-f: belongs on the command line, not in a batch file"},
+		"help":            {"x -t tag_lat -h", "-h: belongs on the command line, not in a batch file"},
+		"stray word":      {"x -t tag_lat node1", `unexpected "node1"`},
+		"size":            {"x -t ucp_get -s 0", "ucp_get: message size too small"},
+		"several":         {"x -t tag_lat -O -3 -M multi -T 257", "window -3 is out of range: 1-65536, or 0 for the test's own; number of threads 257 is out of range"},
+		"quote":           {"x -t 'tag_lat", "a quote is not closed"},
+		"streams":         {"x -t stream_bw -r recv", "test stream_bw: not supported yet: goucx has no streams"},
+		"data of streams": {"x -t stream_lat -r recv_data", `-r "recv_data": not supported: goucx has no streams`},
+		"pieces":          {"x -t tag_lat -D iov,contig", `-D "iov,contig": not supported: goucx sends one piece`},
+		"short pieces":    {"x -t am_lat -D shortiov", `-D "shortiov": not supported: goucx sends one piece`},
+		"list of pieces":  {"x -t ucp_put_lat -D sgl -m host,host", `-D "sgl": not supported`},
+		"CUDA":            {"x -t tag_lat -m host,cuda", `-m "host,cuda": not supported: goucx has host memory only; supported is host`},
+		"GPU":             {"x -t ucp_put_bw -T 32 -L warp", `-L "warp": not supported: goucx has no GPU`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := planOf(t, "-l", "-b", file(t, "f", "a -t tag_lat\n"+tc.line+"\nb -t tag_bw\n"))
+			require.NoError(t, err)
+			require.Len(t, p.steps, 3)
+			require.NoError(t, p.steps[0].refused)
+			require.NoError(t, p.steps[2].refused)
+			require.ErrorContains(t, p.steps[1].refused, "f line 2, x: "+tc.want)
+			assert.NotContains(t, p.steps[1].refused.Error(), "\n")
+			assert.Len(t, p.runs(), 2)
+		})
+	}
+}
+
+// The reason of a line is reported once, however many lines of another file it is combined with.
+func TestRefusedLineOfTwoFiles(t *testing.T) {
+	tests := file(t, "tests", "lat -t tag_lat\nbad -t tag_lat -m cuda\n")
+	sizes := file(t, "sizes", "8 -s 8\nx -s x\n0 -s 0\n")
+	for _, order := range [][]string{{"-b", tests, "-b", sizes}, {"-b", sizes, "-b", tests}} {
+		out, diagnostics, err := command(append([]string{"-l", "-q", "-f", "-n", "10"}, order...)...)
+		assert.Equal(t, 1, exitCode(err))
+		assert.Equal(t, 1, strings.Count(diagnostics, "tests line 2, bad: -m"), diagnostics)
+		assert.Equal(t, 1, strings.Count(diagnostics, `sizes line 2, x: -s "x": size "x": invalid syntax`), diagnostics)
+		assert.Equal(t, 2, strings.Count(out, " 10 "), out)
+	}
 }
 
 func TestPlanErrors(t *testing.T) {
-	for name, tc := range map[string]struct{ text, want string }{
-		"no test":        {"lat -s 8\n", "line 1: missing test name"},
-		"unknown test":   {"a -t tag_lat\nb -t nonsense\n", `line 2: invalid argument "nonsense" for "-t, --test"`},
-		"unknown option": {"a -t tag_lat -Q\n", "line 1: unknown shorthand flag: 'Q'"},
-		"not for a test": {"a -t tag_lat -p 99\n", "line 1: unknown shorthand flag: 'p'"},
-		"later option":   {"a -t tag_lat -D iov\n", "line 1: "},
-		"stray word":     {"a -t tag_lat node1\n", `line 1: unexpected "node1"`},
-		"size":           {"a -t ucp_get -s 0\n", "line 1: ucp_get: message size too small"},
-		"quote":          {"a -t 'tag_lat\n", "line 1: a quote is not closed"},
-		"nothing":        {"# nothing\n", "holds no test"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, err := planOf(t, "-l", "-b", file(t, "f", tc.text))
-			require.ErrorContains(t, err, tc.want)
-		})
-	}
-	_, err := planOf(t, "-l", "-b", "/no/such/file")
+	_, err := planOf(t, "-l", "-b", file(t, "f", "# nothing\n"))
+	require.ErrorContains(t, err, "holds no test")
+	assert.Equal(t, 2, exitCode(err))
+	long := file(t, "long", strings.Repeat("a -t tag_lat\n", 1025))
+	_, err = planOf(t, "-l", "-b", long, "-b", long)
+	require.ErrorContains(t, err, "more than 1048576 combinations")
+	assert.Equal(t, 2, exitCode(err))
+	_, err = planOf(t, "-l", "-b", "/no/such/file")
 	require.ErrorIs(t, err, os.ErrNotExist)
 	_, err = planOf(t, "-l")
 	require.ErrorContains(t, err, "missing test name")

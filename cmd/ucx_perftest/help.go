@@ -29,10 +29,10 @@ func writeUsage(w io.Writer, _ *options) error {
          sides have found each other by, with -l over the in-process one.
          UCX_SOFT_* set it up.
 
-  Options of UCX's tool that are not supported yet:`)
+  Options of UCX's tool that are not supported:`)
 	for _, g := range groups {
 		for _, r := range g.rows {
-			if r.later {
+			if r.refused != "" {
 				fmt.Fprintf(b, " %s", r.name())
 			}
 		}
@@ -44,7 +44,7 @@ func writeUsage(w io.Writer, _ *options) error {
 func (g *group) carried() []option {
 	var rows []option
 	for _, r := range g.rows {
-		if !r.later {
+		if r.refused == "" {
 			rows = append(rows, r)
 		}
 	}

@@ -18,7 +18,9 @@ var groups = []group{
 		}, value: func(o *options) pflag.Value { return sizesValue(&o.Sizes) }},
 		{letter: "m", long: "memory", arg: "<send mem type>[,<recv mem type>]", test: true, help: []string{
 			"memory type of message for sender and receiver (host)", "    host - System memory",
-		}, value: func(*options) pflag.Value { return onlyValue("host", "cuda cuda-managed rocm rocm-managed", true) }},
+		}, value: func(*options) pflag.Value {
+			return onlyValue("host", "cuda cuda-managed cuda-async rocm rocm-managed rdma ze-host ze-device ze-managed", hostMemory, true)
+		}},
 		{
 			letter: "n", long: "iterations", arg: "<iters>", test: true, help: []string{"number of iterations to run, 0 without end (1000000)"},
 			value: func(o *options) pflag.Value { return int64Value(&o.Iterations) },
@@ -82,7 +84,7 @@ var groups = []group{
 		}, value: func(o *options) pflag.Value { return boolValue(&o.StampEach) }},
 		{
 			letter: "P", long: "mpi", arg: "<0|1>", help: []string{"use MPI to find the other side"},
-			value: func(*options) pflag.Value { return onlyValue("0", "1", false) },
+			value: func(*options) pflag.Value { return onlyValue("0", "1", noMPI, false) },
 		},
 		{
 			letter: "h", long: "help", help: []string{"show this help message"},
@@ -114,7 +116,10 @@ var groups = []group{
 			letter: "q", long: "quiet", help: []string{"print no notes and warnings"},
 			value: func(o *options) pflag.Value { return boolValue(&o.quiet) },
 		},
-		{letter: "X", long: "extra", later: true, help: []string{"print extra information about the operation"}},
+		{
+			letter: "X", long: "extra", help: []string{"print extra information about the operation: its transports"},
+			value: func(o *options) pflag.Value { return boolValue(&o.style.Extra) },
+		},
 	}, nil},
 	{"UCT and verbs only", []option{
 		{
@@ -156,11 +161,13 @@ var groups = []group{
 		},
 		{letter: "A", long: "async", arg: "<mode>", test: true, help: []string{
 			"asynchronous progress mode (thread_spinlock)",
-		}, value: func(*options) pflag.Value { return onlyValue("thread_spinlock", "thread_mutex signal", false) }},
+		}, value: func(*options) pflag.Value {
+			return onlyValue("thread_spinlock thread", "thread_mutex signal", oneProgress, false)
+		}},
 	}, []perf.API{perf.UCT}},
 	{"UCP and verbs only", []option{
 		{
-			letter: "T", long: "threads", arg: "<threads>", test: true, help: []string{
+			letter: "T", long: "threads", arg: "<threads>[:1]", test: true, help: []string{
 				"number of threads in the test (1); verbs tests take 2 with -l:", "one for each side, on the first two processors of -c",
 			},
 			value: func(o *options) pflag.Value { return threadsValue(&o.ThreadCount) },
@@ -183,15 +190,17 @@ var groups = []group{
 		},
 		{
 			letter: "r", long: "stream-mode", arg: "<mode>", test: true, help: []string{"receive mode for stream tests (recv)"},
-			value: func(*options) pflag.Value { return onlyValue("recv", "recv_data", false) },
+			value: func(*options) pflag.Value { return onlyValue("recv", "recv_data", noStreams, false) },
 		},
 		{
 			letter: "I", long: "wakeup", test: true, help: []string{"create context with wakeup feature enabled (always so)"},
 			value: func(o *options) pflag.Value { return boolValue(&o.Wakeup) },
 		},
 		{
-			letter: "e", long: "error-handling", test: true, help: []string{"create endpoints with error handling support (always so)"},
-			value: func(o *options) pflag.Value { return boolValue(&o.ErrorHandling) },
+			letter: "e", long: "error-handling", arg: "[<mode>]", bare: "peer", test: true, help: []string{
+				"error handling of endpoints: none, peer or failover (always on)",
+			},
+			value: func(o *options) pflag.Value { return errorModeValue(&o.ErrorHandling) },
 		},
 		{letter: "E", long: "wait-mode", arg: "<mode>", test: true, help: []string{
 			"wait mode for tests (poll)", "    poll  - repeatedly progress the worker",
@@ -207,12 +216,16 @@ var groups = []group{
 		},
 	}, []perf.API{perf.UCP}},
 	{"Of UCX's tool", []option{
-		{letter: "K", long: "inband", arg: "<ca:port>", later: true, help: []string{"find the other side through the fabric"}},
-		{letter: "a", long: "accelerator", arg: "<send>[,<recv>]", test: true, later: true, help: []string{"accelerators of sender and receiver"}},
-		{letter: "L", long: "level", arg: "<level>", test: true, later: true, help: []string{"operation level of tests started by an accelerator"}},
-		{letter: "F", long: "device-window", arg: "<count>", test: true, later: true, help: []string{"flow control window of tests started by an accelerator"}},
-		{letter: "Y", long: "channel-mode", arg: "<mode>", test: true, later: true, help: []string{"channel mode of tests started by an accelerator"}},
-		{letter: "g", long: "local-daemon", arg: "<addr>", test: true, later: true, help: []string{"daemon that this side offloads to"}},
-		{letter: "G", long: "remote-daemon", arg: "<addr>", test: true, later: true, help: []string{"daemon that the other side offloads to"}},
+		{letter: "K", long: "inband", arg: "<ca:port>", refused: noMAD, help: []string{"find the other side through the fabric"}},
+		{letter: "a", long: "accelerator", arg: "<send>[,<recv>]", test: true, help: []string{
+			"device that starts the operations of sender and receiver (host)",
+		}, value: func(*options) pflag.Value { return onlyValue("host", "cuda rocm gdaki", noGPU, true) }},
+		{letter: "L", long: "level", arg: "<level>", test: true, help: []string{
+			"threads of a GPU that start an operation together (thread)",
+		}, value: func(*options) pflag.Value { return onlyValue("thread", "warp block grid", noGPU, false) }},
+		{letter: "F", long: "device-window", arg: "<count>", test: true, refused: noGPU, help: []string{"flow control window of a GPU's operations"}},
+		{letter: "Y", long: "channel-mode", arg: "<mode>", test: true, refused: noGPU, help: []string{"choice of channels of a GPU's operations"}},
+		{letter: "g", long: "daemon-local", arg: "<ip>[:<port>]", test: true, refused: noDaemon, help: []string{"daemon that executes this side's operations"}},
+		{letter: "G", long: "daemon-remote", arg: "<ip>[:<port>]", test: true, refused: noDaemon, help: []string{"daemon that executes the other side's operations"}},
 	}, nil},
 }

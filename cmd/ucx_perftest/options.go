@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -41,12 +43,13 @@ func newOptions() *options {
 type option struct {
 	letter, long string
 	arg          string // "<size>"; "" for a switch
+	bare         string // the value if an optional argument is omitted
 	help         []string
 	// test: the option describes the test. It may stand in a batch file and must be equal on both
 	// sides.
 	test bool
-	// later: UCX supports it, goucx does not yet.
-	later bool
+	// refused is the reason why goucx does not support an option of UCX; "": it does.
+	refused string
 	// also: an API outside the group's whose tests use the option.
 	also  []perf.API
 	value func(o *options) pflag.Value
@@ -76,11 +79,8 @@ func (o *options) flags() *pflag.FlagSet {
 	for _, g := range groups {
 		for i := range g.rows {
 			r := &g.rows[i]
-			if o.onlyTests && !r.test {
-				continue
-			}
 			f := fs.VarPF(r.parser(o), r.long, r.letter, "")
-			if r.arg == "" {
+			if f.NoOptDefVal = r.bare; r.arg == "" {
 				f.NoOptDefVal = "true"
 			}
 		}
@@ -89,8 +89,11 @@ func (o *options) flags() *pflag.FlagSet {
 }
 
 func (r *option) parser(o *options) pflag.Value {
-	if r.later {
-		return laterValue()
+	switch {
+	case r.refused != "":
+		return errorValue(unsupported(r.refused))
+	case o.onlyTests && !r.test:
+		return errorValue(errors.New("belongs on the command line, not in a batch file"))
 	}
 	return r.value(o)
 }
@@ -98,8 +101,8 @@ func (r *option) parser(o *options) pflag.Value {
 // parse parses a command line, or the options of a line of a batch file.
 func (o *options) parse(args []string) error {
 	fs := o.flags()
-	if err := fs.Parse(args); err != nil {
-		return err
+	if err := fs.Parse(joinErrorMode(args)); err != nil {
+		return nameOption(err)
 	}
 	for _, g := range groups {
 		for i := range g.rows {
@@ -110,6 +113,49 @@ func (o *options) parse(args []string) error {
 		}
 	}
 	return o.positional(fs.Args())
+}
+
+// errorModes are the words that -e takes for its value. UCX 1.13's -e has none: any other word after
+// it is the server's host name.
+const errorModes = "none peer failover"
+
+// bareError matches -e, also behind other switches, with a mode or without.
+var bareError = regexp.MustCompile(`^(-[BCIUlozyNfvqV6]*e)(none|peer|failover|)$`)
+
+// joinErrorMode returns args with each -e and its mode in one word, as pflag reads an optional value.
+func joinErrorMode(args []string) []string {
+	var joined []string
+	for i := 0; i < len(args); i++ {
+		m := bareError.FindStringSubmatch(args[i])
+		switch {
+		case args[i] == "--":
+			return append(joined, args[i:]...)
+		case m == nil:
+			joined = append(joined, args[i])
+		case m[2] != "":
+			joined = append(joined, m[1]+"="+m[2])
+		case i+1 < len(args) && contains(strings.Fields(errorModes), args[i+1]):
+			joined = append(joined, m[1]+"="+args[i+1])
+			i++
+		default:
+			joined = append(joined, args[i])
+		}
+	}
+	return joined
+}
+
+// nameOption returns err with the option's own name and value in front of its reason.
+func nameOption(err error) error {
+	e, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	f := e.GetFlag()
+	r := option{letter: f.Shorthand, long: f.Name}
+	if f.NoOptDefVal != "" {
+		return fmt.Errorf("%s: %w", r.name(), e.Unwrap())
+	}
+	return fmt.Errorf("%s %q: %w", r.name(), e.GetValue(), e.Unwrap())
 }
 
 // positional parses the server's host name.
@@ -158,7 +204,7 @@ func (o *options) ignored(t perf.Test) []string {
 		}
 		for i := range g.rows {
 			r := &g.rows[i]
-			if r.later || !contains(o.given, r.long) || slices.Contains(r.also, t.API) {
+			if r.refused != "" || !contains(o.given, r.long) || slices.Contains(r.also, t.API) {
 				continue
 			}
 			value := r.value(o).String()
@@ -188,7 +234,7 @@ func (o *options) differences(p perf.Params) []string {
 	for _, g := range groups {
 		for i := range g.rows {
 			r := &g.rows[i]
-			if !r.test || r.later || !contains(o.given, r.long) {
+			if !r.test || r.refused != "" || !contains(o.given, r.long) {
 				continue
 			}
 			if own, peerValue := r.value(o).String(), r.value(other).String(); own != peerValue {

@@ -16,22 +16,32 @@ import (
 
 func TestParse(t *testing.T) {
 	for args, want := range map[string]func(o *options){
-		"":                              func(*options) {},
-		"node1":                         func(o *options) { o.host = "node1" },
-		"node1 -t tag_lat":              func(o *options) { o.host, o.Test = "node1", "tag_lat" },
-		"-t am_bw node1 -s 64":          func(o *options) { o.host, o.Test, o.Sizes = "node1", "am_bw", []int64{64} },
-		"-ttag_lat -n5 -w7":             func(o *options) { o.Test, o.Iterations, o.Warmup = "tag_lat", 5, 7 },
-		"-s 16,48,8192:3,14":            func(o *options) { o.Sizes = []int64{16, 48, 8192, 8192, 8192, 14} },
-		"-c 0,2-4 -p 99 -6":             func(o *options) { o.cpus, o.port, o.ipv6 = []int{0, 2, 3, 4}, 99, true },
-		"-O 4 -i 128 -R 99.9 -W 63":     func(o *options) { o.Window, o.Stride, o.Rank, o.AMWindow = 4, 128, 99.9, 63 },
-		"-Nfv":                          func(o *options) { o.style.Numeric, o.style.FinalOnly, o.style.CSV = true, true, true },
+		"":                          func(*options) {},
+		"node1":                     func(o *options) { o.host = "node1" },
+		"node1 -t tag_lat":          func(o *options) { o.host, o.Test = "node1", "tag_lat" },
+		"-t am_bw node1 -s 64":      func(o *options) { o.host, o.Test, o.Sizes = "node1", "am_bw", []int64{64} },
+		"-ttag_lat -n5 -w7":         func(o *options) { o.Test, o.Iterations, o.Warmup = "tag_lat", 5, 7 },
+		"-s 16,48,8192:3,14":        func(o *options) { o.Sizes = []int64{16, 48, 8192, 8192, 8192, 14} },
+		"-c 0,2-4 -p 99 -6":         func(o *options) { o.cpus, o.port, o.ipv6 = []int{0, 2, 3, 4}, 99, true },
+		"-O 4 -i 128 -R 99.9 -W 63": func(o *options) { o.Window, o.Stride, o.Rank, o.AMWindow = 4, 128, 99.9, 63 },
+		"-NfvX": func(o *options) {
+			o.style.Numeric, o.style.FinalOnly, o.style.CSV, o.style.Extra = true, true, true, true
+		},
 		"-l -oBCezVUIy":                 func(o *options) { o.loopback = true; allFlags(&o.Params) },
 		"-x posix -d memory -D zcopy":   func(o *options) { o.Transport, o.Device, o.Layout = "posix", "memory", perf.Zcopy },
 		"-D contig -H 16 -M multi":      func(o *options) { o.AMHeader, o.Threads = 16, "multi" },
 		"-b one -b two":                 func(o *options) { o.batch = []string{"one", "two"} },
 		"-m host,host -T 1 -E poll":     func(*options) {},
-		"-T 4 -E sleep":                 func(o *options) { o.ThreadCount, o.Sleep = 4, true },
+		"-T 4:1 -E sleep":               func(o *options) { o.ThreadCount, o.Sleep = 4, true },
 		"-A thread_spinlock -r recv":    func(*options) {},
+		"-A thread -L thread -a host":   func(*options) {},
+		"-e none -t tag_lat":            func(o *options) { o.Test = "tag_lat" },
+		"-e peer node1":                 func(o *options) { o.ErrorHandling, o.host = true, "node1" },
+		"-t tag_lat -efailover -l":      func(o *options) { o.Test, o.ErrorHandling, o.loopback = "tag_lat", true, true },
+		"-lIe failover":                 func(o *options) { o.loopback, o.Wakeup, o.ErrorHandling = true, true, true },
+		"-e node1":                      func(o *options) { o.ErrorHandling, o.host = true, "node1" },
+		"-e -- peer":                    func(o *options) { o.ErrorHandling, o.host = true, "peer" },
+		"--error-handling=failover":     func(o *options) { o.ErrorHandling = true },
 		"-P 0 -q --wait 300ms":          func(o *options) { o.quiet, o.wait = true, 300*time.Millisecond },
 		"--json --percentiles -h":       func(o *options) { o.style.JSON, o.style.Percentiles, o.help = true, true, true },
 		"--test=put_bw --stamp-each -f": func(o *options) { o.Test, o.StampEach, o.style.FinalOnly = "put_bw", true, true },
@@ -73,37 +83,45 @@ func TestParseErrors(t *testing.T) {
 		"-M foo":                  "known are single serialized multi",
 		"--wait -1s":              "a time above 0",
 		"-m gpu":                  "known are host cuda",
-		"-m host,cuda":            "not supported yet; supported is host",
+		"-m host,cuda":            `-m "host,cuda": not supported: goucx has host memory only; supported is host`,
+		"--error-handling=x":      "known are none peer failover",
+		"-e peer a b":             `unexpected "b" after`,
 		"-H -1":                   "a length is at least 0",
+		"-T 2:64":                 `-T "2:64": blocks "64": not supported: goucx has no GPU`,
 		"-T x":                    "invalid syntax",
 		"-E nap":                  "known are poll sleep",
-		"-D iov":                  "not supported yet",
-		"-D shortiov":             "not supported yet",
-		"-A signal":               "not supported yet",
-		"-r recv_data":            "not supported yet",
-		"-X":                      "not supported yet",
-		"-P 1":                    "not supported yet",
-		"-K mlx5_0:1":             "not supported yet",
-		"-g 10.0.0.1":             "not supported yet",
+		"-D iov":                  `-D "iov": not supported: goucx sends one piece`,
+		"-D shortiov":             "not supported: goucx sends one piece",
+		"-A signal":               "not supported: timers run in a goroutine",
+		"-r recv_data":            "not supported: goucx has no streams",
+		"-P 1":                    "not supported: goucx finds the other side by",
+		"-K mlx5_0:1":             "not supported: goucx has no InfiniBand subnet",
+		"-g 10.0.0.1":             "not supported: goucx has no daemon",
+		"-G 10.0.0.1:1338":        "not supported: goucx has no daemon",
+		"-a cuda:0,host":          `-a "cuda:0,host": not supported: goucx has no GPU`,
+		"-a x":                    "known are host cuda",
+		"-L grid":                 "not supported: goucx has no GPU",
+		"-F 64":                   "not supported: goucx has no GPU",
+		"-Y random":               "not supported: goucx has no GPU",
 		"node1 node2":             `unexpected "node2" after the server's host name "node1"`,
 		"-l node1 -t tag_bw":      "is not allowed with -l",
 	} {
 		t.Run(args, func(t *testing.T) {
 			err := newOptions().parse(strings.Fields(args))
 			require.ErrorContains(t, err, want)
-			if strings.Contains(want, "not supported yet") {
+			if strings.Contains(want, "not supported: ") {
 				assert.ErrorIs(t, err, errors.ErrUnsupported)
 			}
 		})
 	}
 }
 
-// Every option of UCX 1.13's tool is in the table, with an argument where UCX's
-// has one.
+// Every option of UCX 1.13's tool and of the current release's is in the table, with an argument
+// where UCX's has one. That of -e came after 1.13.
 //
-// Source: TEST_PARAMS_ARGS and the getopt string of UCX 1.13's perftest.
+// Source: TEST_PARAMS_ARGS and the getopt string of UCX 1.13's perftest; the current one's -h.
 func TestLettersOfUCX(t *testing.T) {
-	const getopt = "t:n:s:W:O:w:D:i:H:oSCIqM:r:E:T:d:x:A:BUem:R:lzp:b:6NfvVc:P:h"
+	const getopt = "t:n:s:W:O:w:D:i:H:oSCIqM:r:E:T:d:x:A:BUem:R:lzp:b:6NfvVc:P:h" + "yXK:a:L:F:Y:g:G:"
 	rows := map[string]option{}
 	for _, g := range groups {
 		for _, r := range g.rows {
@@ -119,7 +137,7 @@ func TestLettersOfUCX(t *testing.T) {
 		r, ok := rows[string(c)]
 		if assert.True(t, ok, "-%c", c) {
 			takes := i+1 < len(getopt) && getopt[i+1] == ':'
-			assert.Equal(t, takes, r.arg != "", "-%c", c)
+			assert.Equal(t, takes, r.arg != "" && r.bare == "", "-%c", c)
 			assert.NotEmpty(t, r.help, "-%c", c)
 		}
 	}

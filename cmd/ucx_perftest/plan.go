@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/goucx/goucx/perf"
 )
@@ -14,7 +15,7 @@ type step struct {
 	names   []string
 	where   string // for errors: "batch file f line 3", or ""
 	options *options
-	skip    error // not nil: the test is not supported yet
+	refused error // not nil: the reason, in one line, why the run cannot begin
 }
 
 // plan is the list of runs of a command line.
@@ -23,8 +24,8 @@ type plan struct {
 	columns []string // the batch files' names; empty without batch files
 }
 
-// newPlan expands the batch files, each line of one combined with each line of the next. It checks
-// every run before the first one starts. A server without a test gets an empty plan: the client
+// newPlan expands the batch files, each line of one combined with each line of the next. Invalid
+// lines are refused when their turn comes. A server without a test gets an empty plan: the client
 // chooses.
 func newPlan(o *options) (*plan, error) {
 	p := &plan{}
@@ -43,22 +44,28 @@ func newPlan(o *options) (*plan, error) {
 	return p, p.check()
 }
 
+// maxSteps bounds the combinations of batch files.
+const maxSteps = 1 << 20
+
 func (p *plan) expand(o *options) error {
 	steps := []step{{options: o}}
 	for _, file := range o.batch {
 		lines, err := readBatch(file)
 		if err != nil {
-			return err
+			return usageError{err}
+		}
+		if len(steps)*len(lines) > maxSteps {
+			return usagef("batch file %s: more than %d combinations with the files before it", file, maxSteps)
 		}
 		p.columns = append(p.columns, filepath.Base(file))
 		var next []step
 		for _, s := range steps {
+			if s.refused != nil {
+				next = append(next, s)
+				continue
+			}
 			for _, l := range lines {
-				n, err := s.with(l)
-				if err != nil {
-					return err
-				}
-				next = append(next, n)
+				next = append(next, s.with(l))
 			}
 		}
 		steps = next
@@ -68,42 +75,54 @@ func (p *plan) expand(o *options) error {
 }
 
 // with returns s with the options of a line added.
-func (s step) with(l batchLine) (step, error) {
+func (s step) with(l batchLine) step {
 	o := *s.options
 	o.given = append([]string(nil), o.given...)
 	o.Sizes = append([]int64(nil), o.Sizes...)
 	o.onlyTests = true
-	where := fmt.Sprintf("batch file %s line %d", l.file, l.line)
-	if err := o.parse(l.args); err != nil {
-		return step{}, usagef("%s: %w", where, err)
+	n := step{names: append(append([]string(nil), s.names...), l.name), options: &o}
+	n.where = fmt.Sprintf("batch file %s line %d", l.file, l.line)
+	err := l.err
+	if err == nil {
+		err = o.parse(l.args)
 	}
-	names := append(append([]string(nil), s.names...), l.name)
-	return step{names: names, where: where, options: &o}, nil
+	if err != nil {
+		n.refuse(l.name, err)
+	}
+	return n
 }
 
-// check returns an error for every invalid run. In a batch, a test that only UCX supports is
-// skipped, so that the others run.
+// refuse records in one line why the step cannot run.
+func (s *step) refuse(name string, err error) {
+	s.refused = fmt.Errorf("%s, %s: %w", s.where, name, inLine{err})
+}
+
+// inLine is an error whose text is one line.
+type inLine struct{ error }
+
+func (e inLine) Error() string { return strings.ReplaceAll(e.error.Error(), "\n", "; ") }
+func (e inLine) Unwrap() error { return e.error }
+
+// check returns an error if the run of the command line is invalid. In a batch it refuses the
+// invalid runs alone, so that all others run.
 func (p *plan) check() error {
-	var errs []error
 	for i := range p.steps {
 		s := &p.steps[i]
-		if s.options.Test == "" {
-			errs = append(errs, fmt.Errorf("%s: missing test name", s.where))
-			continue
+		var err error
+		switch {
+		case s.refused != nil:
+		case s.options.Test == "":
+			err = errors.New("missing test name")
+		default:
+			err = s.options.Check()
 		}
-		err := s.options.Check()
 		switch {
 		case err == nil:
 		case s.where == "":
-			errs = append(errs, err)
-		case errors.Is(err, perf.ErrNotSupportedYet):
-			s.skip = fmt.Errorf("%s: %w", s.where, err)
+			return usageError{err}
 		default:
-			errs = append(errs, fmt.Errorf("%s: %w", s.where, err))
+			s.refuse(strings.Join(s.names, "/"), err)
 		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		return usageError{err}
 	}
 	return nil
 }
@@ -125,24 +144,25 @@ func (p *plan) ignored() []string {
 	return list
 }
 
-// runs returns the steps that are not skipped.
+// runs returns the steps that are not refused.
 func (p *plan) runs() []step {
 	var rs []step
 	for _, s := range p.steps {
-		if s.skip == nil {
+		if s.refused == nil {
 			rs = append(rs, s)
 		}
 	}
 	return rs
 }
 
-// skipped returns an error that lists the skipped steps, or nil.
-func (p *plan) skipped() error {
-	var errs []error
-	for _, s := range p.steps {
-		if s.skip != nil {
-			errs = append(errs, s.skip)
+// remove removes the steps at these positions, which the client refuses. What this side alone would
+// refuse stays: the client has options for all lines that this side may not have.
+func (p *plan) remove(positions []int) {
+	var left []step
+	for i, s := range p.steps {
+		if !slices.Contains(positions, i) {
+			left = append(left, s)
 		}
 	}
-	return errors.Join(errs...)
+	p.steps = left
 }

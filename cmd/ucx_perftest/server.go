@@ -42,12 +42,17 @@ func (s *session) serve(conn *rte.Conn, say io.Writer) error {
 	if err := conn.Receive(kindSession, &o); err != nil {
 		return err
 	}
-	if n := len(s.plan.runs()); len(s.plan.columns) > 0 && n != o.Runs {
+	s.plan.remove(o.Refused)
+	if n := len(s.plan.steps); len(s.plan.columns) > 0 && n != o.Runs {
 		return s.mismatch(conn, fmt.Sprintf("%d runs here and %d there", n, o.Runs))
 	}
+	c := s.config
 	if !s.style.JSON {
 		f := s.form()
-		f.Header(header(o, true, false))
+		c.Connected = func(transports string) {
+			s.header(f, header(o, true, false), transports)
+			f.Transports(transports)
+		}
 	}
 	runs := tally{runs: o.Runs, to: s.stderr}
 	for i := 0; ; i++ {
@@ -65,7 +70,7 @@ func (s *session) serve(conn *rte.Conn, say io.Writer) error {
 		if err := conn.Send(kindReady, nil); err != nil {
 			return err
 		}
-		_, err = perf.Run(s.config, conn, p)
+		_, err = perf.Run(c, conn, p)
 		err, broken := endRun(conn, err, i == o.Runs-1)
 		runs.end(s.stepAt(i).wrapError(cmp.Or(err, broken)))
 		if broken != nil {
@@ -77,8 +82,8 @@ func (s *session) serve(conn *rte.Conn, say io.Writer) error {
 // stepAt returns run i if this side has the batch files too; else a step with the options of the
 // command line.
 func (s *session) stepAt(i int) step {
-	if rs := s.plan.runs(); len(s.plan.columns) > 0 && i < len(rs) {
-		return rs[i]
+	if len(s.plan.columns) > 0 && i < len(s.plan.steps) {
+		return s.plan.steps[i]
 	}
 	return step{options: s.options}
 }

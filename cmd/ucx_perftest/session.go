@@ -21,6 +21,7 @@ type session struct {
 	*options
 	plan           *plan
 	config         perf.Config
+	shown          bool // the header is printed
 	stdout, stderr io.Writer
 }
 
@@ -37,11 +38,19 @@ type opening struct {
 	Params  perf.Params `json:"params"`
 	Columns []string    `json:"columns,omitempty"`
 	Runs    int         `json:"runs"`
+	// Refused are the positions of the combined lines that the client does not run.
+	Refused []int `json:"refused,omitempty"`
 }
 
 // opening returns the local opening.
 func (s *session) opening() opening {
-	return opening{Params: s.Params, Columns: s.plan.columns, Runs: len(s.plan.runs())}
+	o := opening{Params: s.Params, Columns: s.plan.columns, Runs: len(s.plan.runs())}
+	for i, r := range s.plan.steps {
+		if r.refused != nil {
+			o.Refused = append(o.Refused, i)
+		}
+	}
+	return o
 }
 
 func (s *session) rte() rte.Config {
@@ -90,22 +99,38 @@ func (s *session) notes() {
 func (s *session) loopback() error {
 	s.notes()
 	f := s.form()
-	f.Header(header(s.opening(), true, true))
-	steps := s.plan.runs()
-	runs := tally{runs: len(steps), to: s.stderr}
-	for _, r := range steps {
+	h := header(s.opening(), true, true)
+	runs := tally{runs: len(s.plan.steps), to: s.stderr}
+	for _, r := range s.plan.steps {
 		if f.Err() != nil {
 			break
 		}
-		runs.end(r.wrapError(s.measure(f, rte.Loop{}, r)))
+		if r.refused != nil {
+			runs.refuse(r.refused)
+			continue
+		}
+		runs.end(r.wrapError(s.measure(f, h, rte.Loop{}, r)))
 	}
 	return s.finish(f, &runs)
 }
 
-// measure executes one run on the measuring side.
-func (s *session) measure(f report.Form, g perf.Group, r step) error {
-	f.Begin(r.names, &r.options.Params)
+// header prints the header of this session once, when the transports of its first run are known.
+func (s *session) header(f report.Form, h report.Header, transports string) {
+	if !s.shown {
+		h.Transports = transports
+		f.Header(h)
+		s.shown = true
+	}
+}
+
+// measure executes one run on the measuring side, whose first run prints the header h.
+func (s *session) measure(f report.Form, h report.Header, g perf.Group, r step) error {
 	c := s.config
+	c.Connected = func(transports string) {
+		s.header(f, h, transports)
+		f.Begin(r.names, &r.options.Params)
+		f.Transports(transports)
+	}
 	c.Rows = f.Row
 	res, err := perf.Run(c, g, r.options.Params)
 	if err == nil {
@@ -122,12 +147,12 @@ func (r step) wrapError(err error) error {
 	return fmt.Errorf("%s: %w", strings.Join(r.names, "/"), err)
 }
 
-// finish ends the measuring side. It returns an error if runs failed or were skipped.
+// finish ends the measuring side. It returns an error if runs failed or were refused.
 func (s *session) finish(f report.Form, runs *tally) error {
 	if err := f.Err(); err != nil {
 		return fmt.Errorf("print results: %w", err)
 	}
-	return errors.Join(runs.err(), s.plan.skipped())
+	return runs.err()
 }
 
 // client connects to the server and measures.
@@ -142,10 +167,18 @@ func (s *session) client() error {
 	}
 	s.notes()
 	f := s.form()
-	f.Header(header(s.opening(), false, true))
-	steps := s.plan.runs()
-	runs := tally{runs: len(steps), to: s.stderr}
-	for i, r := range steps {
+	h := header(s.opening(), false, true)
+	runs := tally{runs: len(s.plan.steps), to: s.stderr}
+	left, ended := len(s.plan.runs()), false
+	for _, r := range s.plan.steps {
+		switch {
+		case r.refused != nil:
+			runs.refuse(r.refused)
+			continue
+		case ended || f.Err() != nil:
+			continue
+		}
+		left--
 		err := conn.Send(kindRun, r.options.Params)
 		if err == nil {
 			err = conn.Receive(kindReady, nil)
@@ -153,17 +186,14 @@ func (s *session) client() error {
 		if err != nil {
 			return sendFailure(conn, r.wrapError(err))
 		}
-		err, broken := endRun(conn, s.measure(f, conn, r), i == len(steps)-1)
+		err, broken := endRun(conn, s.measure(f, h, conn, r), left == 0)
 		runs.end(r.wrapError(cmp.Or(err, broken)))
-		if broken != nil {
-			return s.finish(f, &runs)
-		}
-		if f.Err() != nil {
-			break
-		}
+		ended = broken != nil
 	}
-	if err := conn.Send(kindEnd, nil); err != nil {
-		return err
+	if !ended {
+		if err := conn.Send(kindEnd, nil); err != nil {
+			return err
+		}
 	}
 	return s.finish(f, &runs)
 }

@@ -93,3 +93,43 @@ func TestBatchGoesOnAfterAFailure(t *testing.T) {
 		assert.Contains(t, c.Err.String(), "1 of 2 runs failed\n1 of 2 runs were not begun")
 	})
 }
+
+// Both sides name the transport that ran, in the box, in JSON and in the log.
+func TestTransportThatRan(t *testing.T) {
+	for tl, want := range map[string]string{"shm": "shm/memory", "rc,ud": "rc/"} {
+		t.Run(tl, func(t *testing.T) {
+			t.Setenv("UCX_TLS", tl)
+			t.Setenv("UCX_LOG_LEVEL", "info")
+			for test, log := range map[string]string{"tag_lat": "tag", "ucp_put_lat": "rma", "ucp_fadd": "amo"} {
+				port := suitetest.FreePort(t)
+				s := start(t, "-p", port)
+				c := start(t, "127.0.0.1", "-q", "-p", port, "-t", test, "-n", "100", "-f")
+				for _, p := range []*suitetest.Command{c, s} {
+					assert.Equal(t, 0, p.End(patience), "%s", &p.Err)
+					assert.Contains(t, p.Out.String(), "| Transport:    "+want)
+					assert.Regexp(t, `INFO\s+ep_cfg\[0\]: .*`+log+`\(`+want, p.Err.String())
+					assert.Equal(t, 1, strings.Count(p.Err.String(), "ep_cfg"), "%s", &p.Err)
+				}
+			}
+			out, _, err := command("-l", "-q", "-t", "tag_lat", "-n", "100", "--json")
+			require.NoError(t, err)
+			assert.Regexp(t, `"transport":"`+want, out)
+		})
+	}
+}
+
+// A run that cannot connect has no transport, and the others of the batch have theirs.
+func TestTransportsOfABatch(t *testing.T) {
+	t.Setenv("UCX_TLS", "self")
+	lines := file(t, "l", "a -t tag_lat\nb -t am_lat -x shm\nc -t am_lat -x warp\nd -t tag_bw\n")
+	out, errs, err := command("-l", "-q", "-n", "100", "-b", lines)
+	require.Error(t, err)
+	assert.Contains(t, errs, `c: set up am_lat: unknown transport "warp"`)
+	at := 0
+	for _, want := range []string{"Transport:    self/memory0", "Stage", "+a-", "Final:", "+b-", "Transport:    shm/memory", "Final:", "+d-", "Transport:    self/memory0", "Final:"} {
+		n := strings.Index(out[at:], want)
+		require.GreaterOrEqual(t, n, 0, "%s in\n%s", want, out)
+		at += n
+	}
+	assert.Equal(t, 3, strings.Count(out, "Transport:"))
+}

@@ -6,40 +6,60 @@ import (
 	"io"
 )
 
-// tally counts the runs of a session. A failed run of a batch is reported at once, and the next
-// one follows. The error of a single run is the result of the command.
+// tally counts the runs of a session. A failed or refused run of a batch is reported at once, and
+// the next one follows. The error of a single run is the result of the command.
 type tally struct {
-	runs, started, failed int
-	only                  error // the result of a session with one run
-	to                    io.Writer
+	runs, started, failed, refused int
+	only                           error           // the result of a session with one run
+	reported                       map[string]bool // reasons of refused runs
+	to                             io.Writer
 }
 
 // end records the outcome of a run.
 func (t *tally) end(err error) {
 	t.started++
-	switch {
-	case err == nil:
+	if err == nil {
 		return
-	case t.runs == 1:
-		t.only = err
-	default:
-		fmt.Fprintf(t.to, "ucx_perftest: %v\n", err)
 	}
 	t.failed++
+	if t.runs == 1 {
+		t.only = err
+		return
+	}
+	fmt.Fprintf(t.to, "ucx_perftest: %v\n", err)
+}
+
+// refuse records a run that cannot begin. A reason that is common to several runs, since a line is
+// combined with those of another file, is reported once.
+func (t *tally) refuse(reason error) {
+	t.started++
+	t.refused++
+	if t.runs == 1 {
+		t.only = reason
+		return
+	}
+	if text := reason.Error(); !t.reported[text] {
+		if t.reported == nil {
+			t.reported = map[string]bool{}
+		}
+		t.reported[text] = true
+		fmt.Fprintf(t.to, "ucx_perftest: %s\n", text)
+	}
 }
 
 // err returns the result of the runs: nil if all succeeded.
 func (t *tally) err() error {
-	var left error
-	if n := t.runs - t.started; n > 0 {
-		left = fmt.Errorf("%d of %d runs were not begun", n, t.runs)
-	}
-	switch {
-	case t.only != nil:
+	if t.only != nil {
 		return t.only
-	case t.failed == 0:
-		return left
-	default:
-		return errors.Join(fmt.Errorf("%d of %d runs failed", t.failed, t.runs), left)
 	}
+	var errs []error
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{t.failed, "failed"}, {t.refused, "were refused"}, {t.runs - t.started, "were not begun"}} {
+		if c.n > 0 {
+			errs = append(errs, fmt.Errorf("%d of %d runs %s", c.n, t.runs, c.what))
+		}
+	}
+	return errors.Join(errs...)
 }

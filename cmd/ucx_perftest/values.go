@@ -14,7 +14,26 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-var errLater = perf.ErrNotSupportedYet
+// refusal is the reason why goucx does not support what UCX's tool does.
+type refusal string
+
+func (r refusal) Error() string { return "not supported: " + string(r) }
+func (r refusal) Unwrap() error { return errors.ErrUnsupported }
+
+// unsupported returns the error of an option or value that only UCX supports.
+func unsupported(why string) error { return refusal(why) }
+
+// Reasons of refusals.
+const (
+	hostMemory  = "goucx has host memory only"
+	noGPU       = "goucx has no GPU to start operations"
+	noDaemon    = "goucx has no daemon that executes operations of another process"
+	noStreams   = "goucx has no streams"
+	onePiece    = "goucx sends one piece in a UCP or a short message"
+	oneProgress = "timers run in a goroutine, which is no choice"
+	noMAD       = "goucx has no InfiniBand subnet for management datagrams; name the server's host"
+	noMPI       = "goucx finds the other side by the server's host name alone"
+)
 
 // value is the value of an option. get returns the spelling that is compared between the sides and
 // shown if they differ.
@@ -41,26 +60,28 @@ func parsed[T any](p *T, format func(T) string, parse func(string) (T, error)) p
 // itself formats text.
 func itself(s string) string { return s }
 
-// laterValue is an option that UCX supports and goucx does not yet.
-func laterValue() pflag.Value {
-	return value{func() string { return "" }, func(string) error { return errLater }}
+// errorValue is an option that always fails with err.
+func errorValue(err error) pflag.Value {
+	return value{func() string { return "" }, func(string) error { return err }}
 }
 
-// onlyValue is an option with one supported value. Others, separated by blanks, are known and not
-// supported yet. pair allows "a,b".
-func onlyValue(only, unsupported string, pair bool) pflag.Value {
-	return value{func() string { return only }, func(s string) error {
+// onlyValue is an option with one meaning, which the words of only spell. UCX knows the others too,
+// which are refused with the reason why. pair allows "a,b".
+func onlyValue(only, others, why string, pair bool) pflag.Value {
+	accepted := strings.Fields(only)
+	return value{func() string { return accepted[0] }, func(s string) error {
 		parts := []string{s}
 		if pair {
 			parts = strings.SplitN(s, ",", 2)
 		}
 		for _, p := range parts {
+			name, _, _ := strings.Cut(p, ":")
 			switch {
-			case p == only:
-			case contains(strings.Fields(unsupported), p) || unsupported == "":
-				return fmt.Errorf("%w; supported is %s", errLater, only)
+			case contains(accepted, p):
+			case contains(strings.Fields(others), name):
+				return fmt.Errorf("%w; supported is %s", unsupported(why), only)
 			default:
-				return fmt.Errorf("known are %s %s", only, unsupported)
+				return fmt.Errorf("known are %s %s", only, others)
 			}
 		}
 		return nil
@@ -103,9 +124,13 @@ func headerValue(p *int64) pflag.Value {
 	})
 }
 
-// threadsValue rejects 0, which perf treats as unset.
+// threadsValue rejects 0, which perf treats as unset. A number of a GPU's blocks may follow.
 func threadsValue(p *int) pflag.Value {
 	return parsed(p, strconv.Itoa, func(s string) (int, error) {
+		s, blocks, has := strings.Cut(s, ":")
+		if has && blocks != "1" {
+			return *p, fmt.Errorf("blocks %q: %w; supported is 1", blocks, unsupported(noGPU))
+		}
 		n, err := strconv.Atoi(s)
 		if err == nil && n == 0 {
 			err = errors.New("number of threads 0 is out of range: at least 1")
@@ -154,6 +179,22 @@ func choiceValue(p *string, from string) pflag.Value {
 	})
 }
 
+// errorModeValue takes UCX's modes of endpoints. All but none are one here.
+func errorModeValue(p *bool) pflag.Value {
+	format := func(on bool) string {
+		if on {
+			return "peer"
+		}
+		return "none"
+	}
+	return parsed(p, format, func(s string) (bool, error) {
+		if !contains(strings.Fields(errorModes), s) {
+			return *p, fmt.Errorf("known are %s", errorModes)
+		}
+		return s != "none", nil
+	})
+}
+
 // waitModeValue selects whether waits block.
 func waitModeValue(p *bool) pflag.Value {
 	format := func(sleep bool) string {
@@ -179,8 +220,8 @@ func layoutValue(p *perf.Layout) pflag.Value {
 			return l, nil
 		case "contig", "contig,contig":
 			return *p, nil
-		case "shortiov", "iov", "iov,iov", "iov,contig", "contig,iov":
-			return *p, errLater
+		case "shortiov", "iov", "iov,iov", "iov,contig", "contig,iov", "sgl":
+			return *p, unsupported(onePiece)
 		default:
 			return *p, errors.New("known are short bcopy zcopy contig")
 		}

@@ -46,7 +46,7 @@ func byAM(ctx context.Context, p *process) error {
 				return err
 			}
 		}
-		if err := ucp.WaitAll(ctx, sends...); err != nil { // out may be reused
+		if err := ucp.WaitAll(ctx, sends, nil); err != nil { // out may be reused
 			return err
 		}
 		if err := p.barrier(ctx, turn+2); err != nil { // all have checked: the next turn may overwrite

@@ -30,7 +30,7 @@ func byTag(ctx context.Context, p *process) error {
 				return fmt.Errorf("%d bytes from rank %d: %w", m.Len, from, err)
 			}
 		}
-		if err := ucp.WaitAll(ctx, sends...); err != nil { // out may be reused
+		if err := ucp.WaitAll(ctx, sends, nil); err != nil { // out may be reused
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ type touch struct{ File, Field, Reason string }
 var setUp = []string{"worker.go", "config.go"}
 
 var components = []component{
-	{"owner", "progressOwner", []string{"progress_owner.go", "progress_waiter.go", "progress.go", "sleep.go", "thread.go"}, []touch{
+	{"owner", "progressOwner", []string{"progress_owner.go", "progress_waiter.go", "progress.go", "sleep.go", "thread.go", "wait_list.go"}, []touch{
 		{"request_post.go", "mustWake", "a posted operation ends a sleep, in one store"},
 		{"am_callback.go", "state", "a close inside a callback looks for an owner"},
 		{"live.go", "mu", "the reader of statistics tries the lock and never waits"},

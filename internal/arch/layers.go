@@ -37,6 +37,12 @@ var Layers = []Layer{
 		"ucs is the floor: status, time and cache lines that everything else stands on",
 	},
 	{
+		"ucs/protocol/protocoltest",
+		[]string{"ucs", "ucs/protocol"},
+		[]string{testify},
+		"the suite knows the formats that it is handed",
+	},
+	{
 		"ucs/...",
 		[]string{"ucs/..."},
 		[]string{xsys, zap},
@@ -167,7 +173,7 @@ var Layers = []Layer{
 	},
 	{
 		"ucp/internal/keycodec",
-		[]string{"wireup", "uct", "ucs"},
+		[]string{"wireup", "uct", "ucs", "ucs/protocol"},
 		nil,
 		"the format of a key is a pure function of bytes",
 	},

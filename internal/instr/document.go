@@ -12,7 +12,7 @@ import (
 const introduction = `# Instructions per operation
 
 %s
-` + "`make instructions`" + ` writes this file: each row is an operation as a program calls it, with single-threaded workers (ThreadMulti where the row says multi), between two workers of one process over shared memory, counted exactly by callgrind: the difference of a run of %d operations and one of %d, switched on inside of one function of package perf that does nothing but call the operation in a loop. Both are counted five times in a row with a must, and the least of each stands: what the runtime does meanwhile is only added. Runs in which callgrind missed the end of the function are left out. A pair is one send and one receive: post the receive, send, wait for the receive. RC sends go between two devices of the software RNIC, over the in-process link, beside UCX's tag pair. UCX's figures were counted in the same way.
+` + "`make instructions`" + ` writes this file. Each row is an operation as a program calls it, between two workers of one process over shared memory. The workers are single-threaded, or multi where the row says so. Callgrind counts exactly: a row is the difference of a run of %d operations and one of %d. Counting is on inside of one function of package perf, which only calls the operation in a loop. Both are counted five times in a row with a must, and the least of each stands: what the runtime does meanwhile is only added. Runs in which callgrind missed the end of the function are left out. A pair is one send and one receive: post the receive, send, wait for the receive. RC sends go between two devices of the software RNIC, over the in-process link, beside UCX's tag pair. UCX's figures were counted in the same way.
 
 `
 

@@ -33,6 +33,9 @@ func (c *csvForm) Header(h Header) {
 // Begin stores the names for the rows.
 func (c *csvForm) Begin(names []string, _ *perf.Params) { c.names = names }
 
+// Transports prints nothing: the columns are UCX's.
+func (c *csvForm) Transports(string) {}
+
 // Row prints a row.
 func (c *csvForm) Row(r perf.Report) {
 	if !r.Final && c.style.FinalOnly {

@@ -14,6 +14,8 @@ type Style struct {
 	FinalOnly bool
 	// Numeric separates thousands.
 	Numeric bool
+	// Extra adds the transports to each row of the table format.
+	Extra bool
 	// Percentiles adds a line with p50, p99, p99.9 and the maximum to each result of the table
 	// format.
 	Percentiles bool
@@ -26,6 +28,8 @@ type Header struct {
 	Params perf.Params
 	// Box prints the description of the run: the server's part, as in UCX's tool.
 	Box bool
+	// Transports are those of the first run, "" if they are not known.
+	Transports string
 	// Results prints the column headings: the client's part.
 	Results bool
 	// Columns are the batch files' names.
@@ -39,6 +43,8 @@ type Form interface {
 	Header(h Header)
 	// Begin begins a run with parameters p. names are its lines of the batch files, if any.
 	Begin(names []string, p *perf.Params)
+	// Transports reports which transports the run uses, after Begin.
+	Transports(names string)
 	Row(r perf.Report)
 	// End prints what depends on the whole result; Row has printed the last row.
 	End(r *perf.Result)

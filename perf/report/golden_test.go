@@ -75,7 +75,7 @@ func TestGolden(t *testing.T) {
 	tag, err := perf.Lookup("tag_lat")
 	require.NoError(t, err)
 	result := &perf.Result{
-		Test: tag, Params: *params("tag_lat"), Last: latEnd, StampEvery: 1, Window: 1,
+		Test: tag, Params: *params("tag_lat"), Transports: "shm/memory", Last: latEnd, StampEvery: 1, Window: 1,
 		Quantiles: perf.Quantiles{P50: 335, P99: 612.5, P999: 2010, Max: 48123, Samples: 5000000},
 	}
 	streamed := *result
@@ -120,6 +120,16 @@ func TestGolden(t *testing.T) {
 			f.Row(lat1)
 			f.Row(latEnd)
 			f.End(result)
+		}},
+		"extra.txt": {Style{Extra: true}, func(t *testing.T, f Form) {
+			h := header(t, "ucp_am_bw", true, true)
+			h.Params.AMHeader = 16
+			f.Header(h)
+			f.Begin(nil, params("ucp_am_bw"))
+			f.Transports("shm/memory rc/lo:1")
+			f.Row(lat1)
+			f.Row(threadsEnd)
+			f.Row(latEnd)
 		}},
 		"ucx-threads.txt": {Style{}, func(t *testing.T, f Form) {
 			f.Header(header(t, "tag_lat", false, true))
@@ -172,6 +182,50 @@ func TestGolden(t *testing.T) {
 			f.End(result)
 			f.Row(latEnd)
 			f.End(&streamed)
+		}},
+		"transport-client.txt": {Style{}, func(t *testing.T, f Form) {
+			h := header(t, "tag_lat", false, true)
+			h.Transports = "rc/lo:1"
+			f.Header(h)
+			f.Begin(nil, params("tag_lat"))
+			f.Transports("rc/lo:1")
+			f.Row(lat1)
+			f.Row(latEnd)
+			f.End(result)
+		}},
+		"transport-loopback.txt": {Style{}, func(t *testing.T, f Form) {
+			h := header(t, "am_lat", true, true)
+			h.Transports = "shm/memory"
+			f.Header(h)
+			f.Begin(nil, params("am_lat"))
+			f.Transports("shm/memory")
+			f.Row(latEnd)
+			f.End(result)
+		}},
+		"transport-server.txt": {Style{}, func(t *testing.T, f Form) {
+			h := header(t, "tag_lat", true, false)
+			h.Transports = "shm/memory"
+			f.Header(h)
+			f.Transports("shm/memory")
+		}},
+		"transport-csv.txt": {Style{CSV: true}, func(t *testing.T, f Form) {
+			h := header(t, "tag_lat", false, true)
+			h.Transports = "shm/memory"
+			f.Header(h)
+			f.Begin(nil, params("tag_lat"))
+			f.Transports("shm/memory")
+			f.Row(latEnd)
+			f.End(result)
+		}},
+		"transport-batch.txt": {Style{}, func(t *testing.T, f Form) {
+			h := header(t, "", false, true, "b1")
+			h.Transports = "shm/memory"
+			f.Header(h)
+			for _, run := range [][2]string{{"first", "shm/memory"}, {"second", "self/memory0"}} {
+				f.Begin([]string{run[0]}, params("tag_bw"))
+				f.Transports(run[1])
+				f.Row(bwEnd)
+			}
 		}},
 		"rows.json": {Style{JSON: true}, func(t *testing.T, f Form) {
 			f.Header(header(t, "tag_lat", true, true))

@@ -42,6 +42,7 @@ type jsonRow struct {
 
 type jsonDetails struct {
 	API         string             `json:"api"`
+	Transports  string             `json:"transport"`
 	Size        int64              `json:"size"`
 	Window      int                `json:"window"`
 	StampEvery  int                `json:"stamp_every"`
@@ -56,6 +57,9 @@ func (j *jsonForm) Header(Header) {}
 // Begin stores the first fields of the run's objects.
 func (j *jsonForm) Begin(names []string, p *perf.Params) { j.names, j.run = names, p }
 
+// Transports prints nothing: the final object has them.
+func (j *jsonForm) Transports(string) {}
+
 // Row prints an intermediate row; the last one is printed by End.
 func (j *jsonForm) Row(r perf.Report) {
 	j.last = r
@@ -68,7 +72,7 @@ func (j *jsonForm) Row(r perf.Report) {
 func (j *jsonForm) End(r *perf.Result) {
 	o := j.row()
 	o.Result = &jsonDetails{
-		API: r.Test.API.String(), Size: r.Params.Size(), Window: r.Window, StampEvery: r.StampEvery,
+		API: r.Test.API.String(), Transports: r.Transports, Size: r.Params.Size(), Window: r.Window, StampEvery: r.StampEvery,
 		Percentiles: map[string]float64{"p50": micro(r.P50), "p99": micro(r.P99), "p99.9": micro(r.P999), "max": micro(r.Max)},
 		Samples:     r.Samples, Params: r.Params,
 	}

@@ -13,6 +13,7 @@ type table struct {
 	style Style
 	names []string
 	batch bool
+	shown string // the transports that were printed last
 }
 
 // Lines of the frame.
@@ -24,8 +25,11 @@ const (
 
 // Header prints the box and the column headings.
 func (t *table) Header(h Header) {
-	t.batch = len(h.Columns) > 0
+	t.batch, t.shown = len(h.Columns) > 0, h.Transports
 	text := box(h)
+	if text == "" && h.Transports != "" {
+		text = full + boxLine("Transport:", h.Transports)
+	}
 	switch {
 	case h.Results:
 		text += heads(h, t.style)
@@ -54,9 +58,19 @@ func box(h Header) string {
 		{"Recv memory:", "host"},
 		{"Message size:", fmt.Sprint(h.Params.Size())},
 	} {
-		fmt.Fprintf(&b, "| %-13s %-91s|\n", l[0], l[1])
+		b.WriteString(boxLine(l[0], l[1]))
+	}
+	if h.Test.API == perf.UCP && h.Test.Op == perf.OpAM {
+		b.WriteString(boxLine("AM header size:", fmt.Sprint(max(h.Params.AMHeader, 0))))
+	}
+	if h.Transports != "" {
+		b.WriteString(boxLine("Transport:", h.Transports))
 	}
 	return b.String()
+}
+
+func boxLine(name, text string) string {
+	return fmt.Sprintf("| %-105s|\n", fmt.Sprintf("%-13s %s", name, text))
 }
 
 func heads(h Header, s Style) string {
@@ -86,6 +100,14 @@ func (t *table) Begin(names []string, _ *perf.Params) {
 	t.write(string(line) + "\n")
 }
 
+// Transports prints a line of the box if the transports are not those that were printed last.
+func (t *table) Transports(names string) {
+	if names != "" && names != t.shown {
+		t.write(boxLine("Transport:", names))
+		t.shown = names
+	}
+}
+
 // Row prints a row.
 func (t *table) Row(r perf.Report) {
 	var label string
@@ -99,21 +121,28 @@ func (t *table) Row(r perf.Report) {
 	default:
 		label = "Final:    "
 	}
+	extra := ""
+	if t.style.Extra {
+		extra = "  " + t.shown
+	}
 	if r.Sum {
-		t.write(fmt.Sprintf("%10s%18s %29.3f %22.2f %23s\n", label, t.integer(float64(r.Iterations)),
-			micro(r.LatencyTotal), mebi(r.BytesTotal), t.integer(r.MessagesTotal)))
+		t.write(fmt.Sprintf("%10s%18s %29.3f %22.2f %23s%s\n", label, t.integer(float64(r.Iterations)),
+			micro(r.LatencyTotal), mebi(r.BytesTotal), t.integer(r.MessagesTotal), extra))
 		return
 	}
-	t.write(fmt.Sprintf("%10s%18s %10.3f %9.3f %9.3f %11.2f %10.2f %11s %11s\n", label, t.integer(float64(r.Iterations)),
+	t.write(fmt.Sprintf("%10s%18s %10.3f %9.3f %9.3f %11.2f %10.2f %11s %11s%s\n", label, t.integer(float64(r.Iterations)),
 		micro(r.Percentile), micro(r.LatencyMoment), micro(r.LatencyTotal), mebi(r.BytesMoment), mebi(r.BytesTotal),
-		t.integer(r.MessagesMoment), t.integer(r.MessagesTotal)))
+		t.integer(r.MessagesMoment), t.integer(r.MessagesTotal), extra))
 }
 
 // threadLabel returns the beginning of a row that is not the last.
 func threadLabel(r perf.Report) string { return fmt.Sprintf("[thread %d]", r.Thread) }
 
-// End prints the percentiles if they are requested.
+// End prints the transports if a lane failed over, and the percentiles if they are requested.
 func (t *table) End(r *perf.Result) {
+	if t.shown != "" {
+		t.Transports(r.Transports)
+	}
 	if !t.style.Percentiles {
 		return
 	}

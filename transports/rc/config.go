@@ -33,25 +33,31 @@ func On(ds *nic.Devices, shared ...config.Table) uct.Component {
 
 var (
 	segSize = config.New("RC_SEG_SIZE", "8k", config.Size(512, 1<<20), "bytes",
-		"Longest active message of rc, with its head of 16 bytes.")
+		"Longest active message of rc, with its header of 16 bytes.").
+		Alias("RC_VERBS_SEG_SIZE", "RC_MLX5_SEG_SIZE").Inherit("IB_SEG_SIZE")
 	rxQueueLen = config.New("RC_RX_QUEUE_LEN", "512", config.Int(32, 1<<14), "",
-		"Receives that an rc interface keeps posted; as many buffers more may be kept by the layer above.")
+		"Receives that an rc interface keeps posted. The layer above may keep as many buffers more.").
+		Alias("RC_VERBS_RX_QUEUE_LEN", "RC_MLX5_RX_QUEUE_LEN").Inherit("IB_RX_QUEUE_LEN")
 	txQueueLen = config.New("RC_TX_QUEUE_LEN", "256", config.Int(16, 1<<12), "",
-		"Operations of an rc connection that are under way at once; rounded up to a power of two.")
+		"Operations of an rc connection that are under way at once; rounded up to a power of two.").
+		Alias("RC_VERBS_TX_QUEUE_LEN", "RC_MLX5_TX_QUEUE_LEN").Inherit("IB_TX_QUEUE_LEN")
 	txBufs = config.New("RC_TX_BUFS", "512", config.Int(16, 1<<14), "",
 		"Buffers of an rc interface for what is copied before it is sent, and for what is fetched.")
 	maxQPs = config.New("RC_MAX_PAIRS", "1024", config.Int(1, 1<<20), "connections",
-		"How many rc connections of an interface have queue pairs; of more, idle ones are put to sleep, least recently used first, and get new ones on use.")
+		"How many rc connections of an interface have queue pairs. Of more, the least recently used idle ones are suspended; they get new ones on use.")
 	timeout = config.New("RC_TIMEOUT", "2s", config.Duration(100*time.Microsecond, time.Minute), "time",
-		"How long an rc connection waits for an answer before it tries again; rounded up to 4.096 us times a power of two.")
-	retryCount = config.New("RC_RETRY_COUNT", "7", config.Int(0, 7), "",
-		"How often it tries before the peer counts as dead.")
+		"How long an rc connection waits for an acknowledgement before it retransmits; rounded up to 4.096us times a power of two.").
+		Alias("RC_VERBS_TIMEOUT", "RC_MLX5_TIMEOUT")
+	retryCount = config.New("RC_RETRY_COUNT", "7", config.IntUpTo(0, 7), "",
+		"How often an rc connection retransmits before the peer counts as dead.").
+		Alias("RC_VERBS_RETRY_COUNT", "RC_MLX5_RETRY_COUNT")
 	keepalive = config.New("RC_KEEPALIVE_INTERVAL", "20s", config.Duration(time.Millisecond, config.Forever), "time",
-		"After how long without a message an rc connection asks whether its peer lives; inf: never.")
+		"After how long without a message an rc connection sends a keepalive. inf: never.").
+		Inherit("KEEPALIVE_INTERVAL")
 	connectTimeout = config.New("RC_CONNECT_TIMEOUT", "15s", config.Duration(time.Millisecond, time.Hour), "time",
-		"How long an rc interface tries to reach a peer that does not answer. Time in which the process is stopped does not count.")
+		"How long an rc interface tries to reach a peer that does not reply. Time in which the process is stopped does not count.")
 	connectRetry = config.New("RC_CONNECT_RETRY", "20ms", config.Duration(100*time.Microsecond, time.Minute), "time",
-		"After how long it says a connection message again that has no answer; at most a quarter of UCX_RC_CONNECT_TIMEOUT.")
+		"After how long a connection message without a reply is retransmitted; at most a quarter of UCX_RC_CONNECT_TIMEOUT.")
 )
 
 var settings = config.Table{Section: "rc", Settings: []config.Setting{

@@ -19,17 +19,18 @@ const (
 
 var (
 	ringCells = config.New("SHM_RING_CELLS", "32", cellCount(), "cells",
-		"cells of each direction of a new connection; one holds a message of up to 48 bytes")
+		"Cells of each direction of a new connection. One holds a message of up to 48 bytes.").
+		Alias("POSIX_FIFO_SIZE", "SYSV_FIFO_SIZE").Inherit("MM_FIFO_SIZE")
 	ringSize = config.New("SHM_RING_SIZE", "10k", config.Size(4<<10, 64<<20), "bytes",
-		"memory of each direction of a new connection: its cells, and the area for longer messages")
+		"Memory of each direction of a new connection: its cells, and the area for longer messages. The default grows with the cells.")
 	ringMaxSize = config.New("SHM_RING_MAX_SIZE", "256k", config.Size(4<<10, 64<<20), "bytes",
-		"to what each direction of a connection grows, by doubling, while sends find no room")
+		"Largest memory of each direction of a connection. It grows to this by doubling, while sends find no room.")
 	maxPairs = config.New("SHM_MAX_PAIRS", "1024", config.Int(1, maxConns), "connections",
-		"how many connections have memory; of more, idle ones are put to sleep, least recently used first, and get new memory on use")
+		"How many connections have memory. Of more, the least recently used idle ones are suspended; they get new memory on use.")
 	rescan = config.New("SHM_RESCAN", "2ms", config.Duration(100*time.Microsecond, config.Forever), "time",
-		"how often a polling worker looks at every connection, whatever the hints say; inf: never")
+		"How often a polling worker looks at every connection, whatever the doorbells say. inf: never.")
 	socketDir = config.New("SHM_SOCKET_DIR", "", config.String(), "directory",
-		"where workers make their sockets, for containers that share a directory but no network namespace; empty: the abstract namespace")
+		"Where workers create their sockets, for containers that share a directory but no network namespace. empty: the abstract namespace.")
 )
 
 // settings are the configuration variables of this transport.
@@ -57,10 +58,15 @@ func cellCount() config.Parser[int] {
 // messages that are too long for a cell.
 const minBulk = 1 << 10
 
-// ringLayout returns the ring geometry that the settings ask for.
+// ringLayout returns the ring geometry that the settings ask for. The default size grows with the
+// cells.
 func ringLayout(s *config.Set) (ring.Layout, error) {
 	cells, size := ringCells.Get(s), ringSize.Get(s)
-	if need := config.Bytes(ring.Layout{Cells: cells, Bulk: minBulk}.Size()); size < need {
+	need := config.Bytes(ring.Layout{Cells: cells, Bulk: minBulk}.Size())
+	if s.Origin(ringSize.Name()).Kind == config.Default {
+		size = max(size, need)
+	}
+	if size < need {
 		return ring.Layout{}, fmt.Errorf("%s does not hold %s, which need at least %v: %w",
 			settingText(s, ringSize.Name(), size), settingText(s, ringCells.Name(), cells), (need+1023)&^1023, ucs.ErrInvalid)
 	}

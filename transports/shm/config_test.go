@@ -52,10 +52,16 @@ func TestRingCellsBeyondTheirRing(t *testing.T) {
 		require.ErrorIs(t, err, ucs.ErrInvalid)
 		require.EqualError(t, err, c.want)
 	}
-	s, err := loaded("UCX_SHM_RING_CELLS=4096", "UCX_SHM_RING_SIZE=258k")
-	require.NoError(t, err)
-	_, err = ringLayout(s)
-	require.NoError(t, err, "what the message says is enough")
+	for _, env := range [][]string{
+		{"UCX_SHM_RING_CELLS=4096", "UCX_SHM_RING_SIZE=258k"}, // what the message says is enough
+		{"UCX_POSIX_FIFO_SIZE=4096"},
+	} {
+		s, err := loaded(env...)
+		require.NoError(t, err)
+		l, err := ringLayout(s)
+		require.NoError(t, err)
+		require.Equal(t, 4096, l.Cells)
+	}
 }
 
 // minBulk is the ring's own bound.

@@ -117,7 +117,7 @@ func flushSeveral(t *testing.T, p *Pair) {
 	for i := len(rs) - 1; i >= 0; i-- {
 		require.NoError(t, p.Wait(rs[i]))
 	}
-	require.NoError(t, ucp.WaitAll(p.deadline, rs...))
+	require.NoError(t, ucp.WaitAll(p.deadline, rs, nil))
 	buf := make([]byte, 3000)
 	for range total {
 		p.MustRecv(p.B.TagRecv(buf, 1, exact))

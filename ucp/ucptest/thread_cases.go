@@ -119,7 +119,7 @@ func threadMemory(t *testing.T, p *Pair) {
 			out := pattern(each, byte(g+i))
 			put := k.Put(out, uint64(g*each))
 			add := sum.Add(1)
-			if err := ucp.WaitAll(p.deadline, put, add); err != nil {
+			if err := ucp.WaitAll(p.deadline, []ucp.Request{put, add}, nil); err != nil {
 				t.Errorf("put and add: %v", err)
 				return
 			}

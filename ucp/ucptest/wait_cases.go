@@ -56,7 +56,7 @@ func waitEndsTogether(t *testing.T, p *Pair) {
 	receive := func() { p.B.TagRecv(buf, 2, exact).Drop() }
 	for name, wait := range map[string]func(ucp.Request, context.Context) error{
 		"wait": ucp.Request.Wait, "finish": ucp.Request.Finish,
-		"wait for all": func(r ucp.Request, ctx context.Context) error { return ucp.WaitAll(ctx, r, ucp.Request{}) },
+		"wait for all": func(r ucp.Request, ctx context.Context) error { return ucp.WaitAll(ctx, []ucp.Request{r, {}}, nil) },
 	} {
 		s := p.AB.TagSendSync([]byte("sync"), 2)
 		require.NoError(t, wait(s, p.together(s, receive)), "%s: send", name)

@@ -32,7 +32,7 @@ func lossEach(e *env, v Verdict) {
 	for i := 0; ; i++ {
 		d := e.rc(func(a, b *setup) {
 			e.brisk(7)(a, b)
-			a.timeout, a.psn = 10, 0xfffffa
+			a.psn = 0xfffffa
 		})
 		met, count := false, 0
 		e.watch(func(*seen) Verdict {
@@ -99,7 +99,8 @@ func lossRandom(e *env) {
 	for seed := range uint64(3) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		d := e.rc(func(a, b *setup) {
-			a.timeout, a.psn, b.timeout = 10, 0xffff80, 10
+			e.brisk(7)(a, b)
+			a.psn = 0xffff80
 		})
 		e.watch(func(*seen) Verdict {
 			switch r.IntN(40) {

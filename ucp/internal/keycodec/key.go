@@ -10,19 +10,19 @@ import (
 	"hash/crc32"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
 
-// errMalformed is wrapped by every error of a malformed key, in addition to ucs.ErrInvalid.
+// errMalformed is wrapped by every error of [Parse], in addition to ucs.ErrInvalid.
 var errMalformed = errors.New("bad remote key")
 
 const (
-	magic   = "GXRK"
-	version = 2
+	magic = "GXRK"
 
 	offVersion     = 4
-	offFlags       = 5
+	offFeatures    = 5
 	offLength      = 6
 	offBase        = 8
 	offLen         = 16
@@ -37,14 +37,11 @@ const (
 	MaxLen = 2048
 )
 
-// Flags are properties of the memory, set by its owner.
-type Flags uint8
+// DeviceAtomics is a required feature bit: the device carries out the atomics on this memory.
+// Atomics by other means would not be atomic with them.
+const DeviceAtomics protocol.Features = 1 << 0
 
-// DeviceAtomics: the device carries out the atomics on this memory. Atomics by other
-// means would not be atomic with them.
-const DeviceAtomics Flags = 1 << 0
-
-const knownFlags = DeviceAtomics
+var format = protocol.Format{Name: "remote key", Version: 2, Features: [8]string{0: "device atomics"}}
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
@@ -52,7 +49,7 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 type View struct {
 	Base, Len uint64 // address in the owner's process, bytes; base+len does not overflow
 	Access    uct.MemFlags
-	Flags     Flags
+	Features  protocol.Features
 	Owner     wireup.ContextID
 	Entries   []Entry
 }
@@ -82,7 +79,7 @@ func (v View) EmulKey() uint64 {
 func (v View) Append(b []byte) ([]byte, error) {
 	start := len(b)
 	b = append(b, magic...)
-	b = append(b, version, byte(v.Flags), 0, 0)
+	b = append(b, format.Version, byte(v.Features), 0, 0)
 	b = binary.LittleEndian.AppendUint64(b, v.Base)
 	b = binary.LittleEndian.AppendUint64(b, v.Len)
 	b = binary.LittleEndian.AppendUint32(b, uint32(v.Access))
@@ -103,15 +100,18 @@ func (v View) Append(b []byte) ([]byte, error) {
 }
 
 // Parse validates and decodes a packed key. The entries refer to b.
+//
+// Errors wrap [ucs.ErrInvalid], and a [protocol.Error] if the key is of another version, or
+// requires a feature that this program does not know.
 func Parse(b []byte) (View, error) {
 	if err := check(b); err != nil {
 		return View{}, err
 	}
 	v := View{
-		Base:   binary.LittleEndian.Uint64(b[offBase:]),
-		Len:    binary.LittleEndian.Uint64(b[offLen:]),
-		Access: uct.MemFlags(binary.LittleEndian.Uint32(b[offAccess:])),
-		Flags:  Flags(b[offFlags]),
+		Base:     binary.LittleEndian.Uint64(b[offBase:]),
+		Len:      binary.LittleEndian.Uint64(b[offLen:]),
+		Access:   uct.MemFlags(binary.LittleEndian.Uint32(b[offAccess:])),
+		Features: protocol.Features(b[offFeatures]),
 		Owner: wireup.ContextID{
 			Process: uct.UUID(b[offProcess:offContext]), Context: binary.LittleEndian.Uint32(b[offContext:]),
 		},
@@ -132,14 +132,17 @@ func Parse(b []byte) (View, error) {
 
 func check(b []byte) error {
 	switch {
-	case len(b) < headerLen+crcLen:
+	case len(b) <= offFeatures:
 		return malformed("%d bytes, at least %d", len(b), headerLen+crcLen)
 	case string(b[:len(magic)]) != magic:
 		return malformed("starts with %q, not %q", b[:len(magic)], magic)
-	case b[offVersion] != version:
-		return malformed("version %d, this program knows %d", b[offVersion], version)
-	case Flags(b[offFlags])&^knownFlags != 0:
-		return malformed("unknown flags %#02x", b[offFlags])
+	}
+	if err := format.Check(b[offVersion], protocol.Features(b[offFeatures])); err != nil {
+		return fmt.Errorf("%w: %w: %w", errMalformed, err, ucs.ErrInvalid)
+	}
+	switch {
+	case len(b) < headerLen+crcLen:
+		return malformed("%d bytes, at least %d", len(b), headerLen+crcLen)
 	case len(b) > MaxLen:
 		return malformed("%d bytes, at most %d", len(b), MaxLen)
 	}
