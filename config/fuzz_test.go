@@ -48,6 +48,25 @@ func FuzzDuration(f *testing.F) {
 	fuzzParser(f, OrAuto(Duration(0, Forever)), "1s", "2.5us", "5m", "inf", "auto", "1.65e-6", "9223372036854775806ns")
 }
 
+func FuzzIntraInter(f *testing.F) {
+	fuzzParser(f, IntraInter(OrAuto(Size(0, Inf))), "8k", "intra:1k,inter:2k", "1KiB,intra:0x10", "intra:inf,inter:auto", "inter:1", ",")
+}
+
+// FuzzUCXValue: the one spelling of a value in a syntax of UCX is of that syntax, and its own.
+func FuzzUCXValue(f *testing.F) {
+	for i, v := range ucxVariables() {
+		f.Add(i, v.def)
+	}
+	f.Fuzz(func(t *testing.T, i int, text string) {
+		v := ucxVariables()[uint(i)%uint(len(ucxVariables()))]
+		if one, err := canonicalUCX(v.syntax, text); err == nil && !strings.Contains(v.syntax, "bandwidth") && !strings.Contains(v.syntax, "hex") {
+			again, err := canonicalUCX(v.syntax, one)
+			require.NoError(t, err, "%s: %q from %q", v.syntax, one, text)
+			assert.Equal(t, one, again, v.syntax)
+		}
+	})
+}
+
 func FuzzList(f *testing.F) {
 	fuzzParser(f, ListOf("names"), "all", "^a,b*", "mlx5_[0-12]:1", "", "\xff,a", "a,\u00a0,b", "^\u2003x")
 }

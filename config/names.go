@@ -20,7 +20,7 @@ func (s *Set) known(name string) bool {
 }
 
 // checkNames reports the entries that no row reads: each misspelled name with the nearest valid
-// name, and those of UCX that goucx does not use together. Both are errors in strict mode.
+// name, and those of UCX that goucx does not use. Both are errors in strict mode.
 func (s *Set) checkNames(src *sources, strict bool) {
 	strict = strict || StrictMode.Get(s)
 	for _, e := range src.entries {
@@ -34,17 +34,7 @@ func (s *Set) checkNames(src *sources, strict bool) {
 			src.warn("%v", s.unknown(e))
 		}
 	}
-	unused := s.Unused()
-	switch err := unusedError(unused, false); {
-	case err == nil:
-	case strict:
-		src.fail(err)
-	case WarnUnused.Get(s):
-		src.warn("%v; %s%s=n hides this line", err, Prefix, WarnUnused.Name())
-	}
-	if err := unusedError(unused, true); err != nil {
-		src.warnings = append(src.warnings, Warning{Text: err.Error(), Info: true})
-	}
+	s.checkUnused(src, strict)
 }
 
 func (s *Set) unknown(e entry) error {

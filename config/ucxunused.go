@@ -42,7 +42,7 @@ var ucxUnused = []struct{ reason, names string }{
 		*_RECV_OVERHEAD MM_BW SYSV_BW POSIX_BW IB_PCI_BW IB_ETH_PAUSE_ON IB_MEM_REG_OVERHEAD IB_MEM_REG_GROWTH IB_DEVICE_SPECS`},
 	{"a message takes one lane, and an operation one device", `MAX_EAGER_* MAX_RNDV_* MAX_RMA_* MULTI_LANE_MAX_RATIO MULTI_PATH_RATIO
 		MIN_RNDV_CHUNK_SIZE MIN_RMA_CHUNK_SIZE SINGLE_NET_DEVICE *_NUM_PATHS`},
-	{"transports are not chosen by the number of peers: idle connections are put to sleep, see UCX_MAX_LIVE_CONNECTIONS", `NUM_EPS
+	{"transports are not chosen by the number of peers: idle connections are suspended, see UCX_MAX_LIVE_CONNECTIONS", `NUM_EPS
 		NUM_PPN MAX_NUM_EPS *_MAX_NUM_EPS MAX_PRIORITY_EPS DYNAMIC_TL_SWITCH_INTERVAL`},
 	{"wrong names in UCX_TLS are an error, and missing devices are shown by ucx_info --why", "WARN_INVALID_CONFIG"},
 	{"each peer may have other transports and devices; its address is always read", "UNIFIED_MODE WIREUP_VIA_AM_LANE CONNECT_ALL_TO_ALL"},
@@ -59,18 +59,17 @@ var ucxUnused = []struct{ reason, names string }{
 	{"each transport has its own buffers: UCX_SELF_SEG_SIZE, UCX_RC_SEG_SIZE, UCX_SHM_RING_SIZE", "SEG_SIZE RX_MPOOL_SIZES"},
 	{"tags are matched in software", "TM_* *_TM_* "},
 	{"a flush of a worker waits for what was posted before it", "FLUSH_WORKER_EPS"},
-	{"every endpoint with unacknowledged or awaited messages is asked", "KEEPALIVE_NUM_EPS"},
-	{"how often a silent peer is asked is set by UCX_RC_KEEPALIVE_INTERVAL and UCX_UD_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL"},
+	{"the number of connections that get keepalives has no limit", "KEEPALIVE_NUM_EPS"},
 	{"the protocols need no ids of remote endpoints", "RESOLVE_REMOTE_EP_ID"},
 	{"remote keys need no pool", "RKEY_MPOOL_MAX_MD"},
-	{"a fence orders puts and atomics without a setting", "FENCE_MODE *_FENCE"},
+	{"a fence has one mode", "FENCE_MODE *_FENCE"},
 
 	// Memory.
 	{"memory is from the Go heap, or mapped by the transport", "ALLOC ALLOC_PRIO *_ALLOC *_HUGETLB_MODE *_FIFO_HUGETLB"},
 	{"memory is registered at once, by one call and for all of it", "IB_REG_MT_* IB_ODP_* IB_FORK_INIT IB_MAX_IDLE_RKEY_COUNT IB_PCI_RELAXED_ORDERING"},
 
 	// Shared memory and self.
-	{"a failure is reported to the program as an error, and logged once as a warning", "FAILURE *_FAILURE"},
+	{"a failure is reported to the program as an error, whatever the log level", "FAILURE *_FAILURE"},
 	{"a worker has one self device", "SELF_NUM_DEVICES"},
 	{"memory is shared by passing its descriptor, without a file", "POSIX_DIR POSIX_USE_PROC_LINK"},
 	{"a ring grows as needed, between UCX_SHM_RING_SIZE and UCX_SHM_RING_MAX_SIZE", "MM_* SYSV_* POSIX_*"},
@@ -78,7 +77,8 @@ var ucxUnused = []struct{ reason, names string }{
 	// Verbs.
 	{"the software RNIC has no such hardware", `IB_MLX5_* *_DM_SIZE *_DM_COUNT *_MMIO_MODE *_CQE_ZIPPING_ENABLE *_COMPACT_AV *_AR_ENABLE *_TX_MAX_BB
 		IB_ASYNC_EVENTS`},
-	{"an rc connection has receive credits: receives never run out", "*_RNR_TIMEOUT *_RNR_RETRY_COUNT *_FC_*"},
+	{"a peer without receives is slow, not dead: rc retries without limit", "*_RNR_TIMEOUT *_RNR_RETRY_COUNT"},
+	{"rc has no flow control of its own; UCX_RNDV_OUTSTANDING and UCX_UNEXPECTED_BUDGET limit what is sent", "*_FC_*"},
 	{"the address of the device decides; UCX_SOFT_ADDR and UCX_NET_DEVICES choose it", `*_GID_INDEX IB_SUBNET_PREFIX *_ADDR_TYPE *_IS_GLOBAL *_PKEY
 		*_LID_PATH_BITS *_ROCE_*`},
 	{"packets are sent with the defaults of the host's IP stack", "*_SL *_TRAFFIC_CLASS *_HOP_LIMIT"},
@@ -157,16 +157,22 @@ func (s *Set) Unused() (out []Unused) {
 	return out
 }
 
-// unusedError returns one error that names those of us with this ForHost, nil if there are none.
-func unusedError(us []Unused, forHost bool) error {
-	var texts []string
-	for _, u := range us {
-		if u.ForHost == forHost {
-			texts = append(texts, u.String())
+// checkUnused reports the settings of UCX that goucx does not use: as one warning or, in strict mode,
+// as an error each.
+func (s *Set) checkUnused(src *sources, strict bool) {
+	names := map[bool][]string{} // by ForHost
+	for _, u := range s.Unused() {
+		if strict && !u.ForHost {
+			src.fail(fmt.Errorf("goucx does not use %s: %s", u, u.Reason))
+			continue
 		}
+		names[u.ForHost] = append(names[u.ForHost], u.String())
 	}
-	if len(texts) == 0 {
-		return nil
+	const why = "settings of UCX that goucx does not use: %s; ucx_info --why has the reasons"
+	if texts := names[false]; len(texts) > 0 && WarnUnused.Get(s) {
+		src.warn(why+"; %s%s=n hides this line", strings.Join(texts, ", "), Prefix, WarnUnused.Name())
 	}
-	return fmt.Errorf("settings of UCX that goucx does not use: %s; ucx_info --why has the reasons", strings.Join(texts, ", "))
+	if texts := names[true]; len(texts) > 0 {
+		src.warnings = append(src.warnings, Warning{Text: fmt.Sprintf(why, strings.Join(texts, ", ")), Info: true})
+	}
 }

@@ -354,9 +354,12 @@ func (w *thread) startFetch(i uint32) (uint64, Request) {
 		return 0, Request{w, id}
 	}
 	v, lane := request.As[wordOp](&w.slab.Slots[i]).key, w.slab.Slots[i].Lane
+	if st != ucs.OK && w.noteFailure(lane, st) {
+		w.awaitReport(i)
+		return 0, Request{w, id}
+	}
 	w.slab.release(i)
 	if st != ucs.OK {
-		w.noteFailure(lane, st)
 		return 0, w.refuse(op, w.handle(ep), st)
 	}
 	return v, Request{}

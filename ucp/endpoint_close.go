@@ -46,7 +46,7 @@ func (e Endpoint) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), w.ctx.closeTimeout)
 		defer cancel()
 		_ = w.waitUntil(ctx, func() bool { return e.Info().Err != nil })
-		if errors.Is(e.Info().Err, errDisconnected) {
+		if errors.Is(e.Info().Err, ErrPeerClosed) {
 			err = nil
 		}
 	}
@@ -130,6 +130,7 @@ func (w *thread) detach(k uint32) {
 			}
 		}
 		w.clearPending(i)
+		s.Flags &^= request.FlagTied // without an endpoint it would be tied to all
 		if s.EP = 0; !exposes(s) {
 			s.Lane = 0 // otherwise the lane stays open until the peer has read
 		}
@@ -145,7 +146,7 @@ func (w *thread) freeEndpoint(k uint32) {
 	}
 	delete(w.cold, k)
 	peer := s.peer
-	s.enter(epFree)
+	w.enterEndpoint(k, epFree)
 	*s = epSlot{gen: s.gen + 1, peer: wireup.PeerID(w.epFree)}
 	w.epFree = k
 	if lane != 0 {

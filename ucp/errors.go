@@ -18,8 +18,12 @@ var (
 	// ErrTruncated: the message was longer than the receive buffer, which holds its
 	// beginning. Message.Len is the full length.
 	ErrTruncated = ucs.ErrTruncated
-	// ErrPeerFailed: the peer died, closed the connection or violated the protocol.
+	// ErrPeerFailed: the peer died, closed its worker, aborted its last endpoint to this worker,
+	// or violated the protocol.
 	ErrPeerFailed = ucs.ErrPeerFailed
+	// ErrPeerClosed: the peer closed its worker or its context. It wraps ErrPeerFailed. A process
+	// that exits without Close has died. Closing an endpoint fails nothing at the peer.
+	ErrPeerClosed = fmt.Errorf("%w: it closed its worker", ErrPeerFailed)
 	// ErrClosed: the endpoint or worker is closed. It wraps net.ErrClosed.
 	ErrClosed error = &sentinel{ucs.ErrClosed, net.ErrClosed}
 	// ErrTimeout: a bounded wait expired. It wraps os.ErrDeadlineExceeded.

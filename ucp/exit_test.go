@@ -58,7 +58,7 @@ func TestExitBesideConnecting(t *testing.T) {
 	for e.Info().Err == nil {
 		w.Progress()
 	}
-	require.ErrorIs(t, e.Info().Err, errDisconnected)
+	require.ErrorIs(t, e.Info().Err, ErrPeerClosed)
 	began := time.Now()
 	require.NoError(t, w.Close())
 	require.Less(t, time.Since(began), 10*time.Second, "rc gives up after 15 s")

@@ -31,9 +31,6 @@ import (
 // errProtocol is the reason of a failure if the peer violated the protocol.
 var errProtocol = fmt.Errorf("%w: it broke the protocol", ErrPeerFailed)
 
-// errDisconnected is the reason of a failure if the peer closed the connection in order.
-var errDisconnected = fmt.Errorf("%w: it closed the connection", ErrPeerFailed)
-
 // HandleFailure handles the failure of a connection, in both directions.
 func (wi *workerIface) HandleFailure(f uct.Failure) {
 	w := wi.t
@@ -41,7 +38,7 @@ func (wi *workerIface) HandleFailure(f uct.Failure) {
 	reason := f.Err
 	switch {
 	case reason == nil:
-		reason = errDisconnected
+		reason = ErrPeerClosed
 	case errors.Is(reason, ErrRemoteAccess): // the peer refused an access and is alive
 	case f.NeverConnected && !errors.Is(reason, ErrPeerFailed): // the peer was not reached
 		reason = fmt.Errorf("%w: %w", ErrUnreachable, reason)
@@ -88,7 +85,7 @@ func (w *thread) failPeer(i uint32, reason error) {
 		if l.ep == nil || l.peer != peer || l.state == laneFailed {
 			continue
 		}
-		if h, ok := l.transport().(uct.Handshaker); errors.Is(reason, errDisconnected) && !(ok && h.Connecting()) {
+		if h, ok := l.transport().(uct.Handshaker); errors.Is(reason, ErrPeerClosed) && !(ok && h.Connecting()) {
 			continue // it ends by itself
 		}
 		for n := range w.slab.Slots {
@@ -129,7 +126,7 @@ func (w *thread) failLane(i uint32, reason error) {
 	w.completeUnacked(i, ucs.PeerFailed)
 	w.purgeLane(i, ucs.PeerFailed)
 	for _, rx := range w.rxConns { // the next reply opens another lane
-		if rx != nil && rx.detachLane(i) && !errors.Is(reason, errDisconnected) {
+		if rx != nil && rx.detachLane(i) && !errors.Is(reason, ErrPeerClosed) {
 			rx.iface.iface.Disconnect(rx.id) // its sender does not know of the loss and would wait forever
 		}
 	}
@@ -148,7 +145,7 @@ func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 	s := &w.eps[k]
 	c := w.cold.of(k)
 	c.err, c.lane = err, s.lane
-	s.enter(epFailed)
+	w.enterEndpoint(k, epFailed)
 	s.status, s.lane = st, 0
 	for o := range c.owned {
 		if key, ok := o.(*RemoteKey); ok {
@@ -161,12 +158,26 @@ func (w *thread) failEndpoint(k uint32, st ucs.Status, err error) {
 	}
 }
 
-// failTiedRecvs completes the unmatched receives that are tied to failed endpoints.
+// failTiedRecvs completes the unmatched receives that are tied to failed endpoints. One that
+// is tied to all endpoints completes with the first that has failed.
 func (w *thread) failTiedRecvs() {
+	failed := uint32(0)
+	for k := range w.eps {
+		if w.eps[k].state == epFailed {
+			failed = uint32(k)
+			break
+		}
+	}
+	if failed == 0 {
+		return
+	}
 	for i := range w.slab.Slots {
 		s := &w.slab.Slots[i]
 		if s.State != request.StateLive || s.Flags&request.FlagTied == 0 {
 			continue
+		}
+		if s.EP == 0 && w.matching.posted.Has(uint32(i)) {
+			s.EP = failed
 		}
 		if st := w.eps[s.EP].status; st != ucs.OK && w.matching.posted.Remove(uint32(i)) {
 			w.end(uint32(i), st)
@@ -219,29 +230,25 @@ func (r Request) refusal() error {
 	return e
 }
 
-// A transport completes the operations of a failed connection before it reports the
-// failure, and only the report has the reason. If such an operation completed at once,
-// its callback, waiters and flush would receive the bare ErrPeerFailed. So it completes
-// with the report.
+// A transport ends the operations of a failed connection, and refuses new ones, before it reports
+// the failure, and only the report has the reason. If such an operation completed at once, its
+// callback, waiters and flush would receive the bare ErrPeerFailed. So it completes with the report.
 //
-// Invariant: an operation in Worker.unreported is live, and the transport has released its
+// Invariant: an operation in thread.unreported is live, and the transport has released its
 // buffer. endReported completes it, after the report or when its lane closes.
 
-// awaitsReport reports whether p has still to report the failure of the connection that the
-// operation in slot i used. If so, the operation completes with that report. No report
-// comes for an operation without a lane, or whose lane uses another connection by now.
-//
-//go:noinline
-func (wi *workerIface) awaitsReport(i uint32) bool {
-	w := wi.t
-	s := &w.slab.Slots[i]
-	l := &w.lanes[s.Lane]
-	if l.ep == nil || l.state == laneFailed || l.iface != uint32(wi.index) {
-		return false
-	}
-	s.Status = ucs.PeerFailed
+// reportDue reports whether the transport of a lane knows that the connection has failed and has
+// not reported it yet.
+func (w *thread) reportDue(lane uint32) bool {
+	l := &w.lanes[lane]
+	return l.ep != nil && l.state != laneFailed && l.transport().Check(0) == ucs.PeerFailed
+}
+
+// awaitReport lets the operation in slot i complete with the report of its lane's failure.
+func (w *thread) awaitReport(i uint32) {
+	w.clearPending(i)
+	w.slab.Slots[i].Status = ucs.PeerFailed
 	w.unreported = append(w.unreported, w.slab.ID(i))
-	return true
 }
 
 // endReported completes the operations of lane i that waited for the report of its failure.
@@ -256,7 +263,7 @@ func (w *thread) endReported(i uint32) {
 		case s.Lane != i:
 			w.unreported = append(w.unreported, id)
 		default:
-			w.end(k, s.Status)
+			w.complete(k, s.Status)
 		}
 	}
 }

@@ -128,8 +128,9 @@ func (f *flush) addLane(i uint32) {
 	s = request.As[flushOp](&w.slab.Slots[c])
 	s.parent = f.parent
 	s.Flags |= request.FlagChild
-	if st == ucs.PeerFailed && s.stage != flushNew && w.ifaces[w.lanes[i].iface].awaitsReport(c) {
-		return // the connection has failed, and the report with the reason comes
+	if st == ucs.PeerFailed && w.reportDue(i) {
+		w.awaitReport(c)
+		return
 	}
 	if st != ucs.InProgress {
 		s.Status = st

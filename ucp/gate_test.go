@@ -54,7 +54,17 @@ func TestGateAllocations(t *testing.T) {
 				_, err := r.Wait(ctx)
 				require.NoError(t, err)
 			}
-			for name, f := range map[string]func(){"expected": expected, "unexpected": unexpected} {
+			half := size / 2
+			outs, ins := [][]byte{out[:half], nil, out[half:]}, [][]byte{in[:size-half], in[size-half:]}
+			pieces := func() {
+				r := b.TagRecvV(ins, 1, exact)
+				s := ep.TagSendV(outs, 1)
+				drive(r.Done)
+				_, err := r.Wait(ctx)
+				require.NoError(t, err)
+				require.NoError(t, s.Wait(ctx))
+			}
+			for name, f := range map[string]func(){"expected": expected, "unexpected": unexpected, "pieces": pieces} {
 				for range 20 {
 					f()
 				}

@@ -128,7 +128,8 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 		if s.Status != ucs.OK {
 			st = s.Status
 		}
-		if st == ucs.PeerFailed && wi.awaitsReport(k) {
+		if l := &w.lanes[s.Lane]; st == ucs.PeerFailed && l.ep != nil && l.state != laneFailed && l.iface == uint32(wi.index) {
+			w.awaitReport(k)
 			continue
 		}
 		w.end(k, st)

@@ -268,7 +268,7 @@ func (w *thread) closeLane(i uint32) {
 			continue
 		}
 		l := &w.lanes[i]
-		over := slices.Contains(rx.oldReplyLanes, i) || l.state == laneFailed && !errors.Is(l.err, errDisconnected)
+		over := slices.Contains(rx.oldReplyLanes, i) || l.state == laneFailed && !errors.Is(l.err, ErrPeerClosed)
 		if rx.detachLane(i) && over { // no failure of this lane will be reported any more
 			rx.iface.iface.Disconnect(rx.id)
 		}

@@ -282,7 +282,7 @@ func (o *inspector) summary(d *display, now ucs.Time) live.Summary {
 		row.Count++
 		switch {
 		case k.state == statePosted:
-			row.Bytes += uint64(len(w.slab.Bufs[i]))
+			row.Bytes += w.slab.room(i)
 		case r.Op.Sends():
 			row.Bytes += request.As[sendOp](r).length
 		case r.Op.Receives():

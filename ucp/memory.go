@@ -356,7 +356,7 @@ func (b *slab) uses(buf []byte) bool {
 		if overlap(b.Bufs[i], buf) {
 			return true
 		}
-		for _, p := range b.vecs[uint32(i)] {
+		for _, p := range b.vecs[uint32(i)].pieces {
 			if overlap(p, buf) {
 				return true
 			}

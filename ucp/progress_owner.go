@@ -21,8 +21,9 @@ import (
 //
 // Invariants:
 //
-//   - Every waiter is in the list of its operation and, unless it is the owner, in the
-//     queue for the ownership. So it is woken by whichever comes first.
+//   - Every waiter is in the list of its operation, or of each operation that it waits for,
+//     and, unless it is the owner, in the queue for the ownership. So it is woken by
+//     whichever comes first.
 //   - An owner that stops, for whatever reason, transfers the ownership to the first in
 //     the queue, or frees it. Pending callbacks run before that, or on the next owner.
 //   - mu guards all fields but waking. It is free while the owner sleeps or runs

@@ -78,9 +78,7 @@ func (rx *rxConn) addFragment(data []byte) {
 	w := rx.w
 	switch rx.into {
 	case reasmRecv:
-		if b := w.slab.Bufs[rx.recvSlot]; rx.got < uint64(len(b)) {
-			copy(b[rx.got:], data)
-		}
+		w.slab.store(rx.recvSlot, data, rx.got)
 	case reasmPool, reasmHandler:
 		old := w.pool.Bytes(rx.chunk)
 		if n := rx.got + uint64(len(data)); n > uint64(len(old)) { // the memory doubles up to the length of the message
@@ -101,7 +99,7 @@ func (rx *rxConn) addFragment(data []byte) {
 	switch into {
 	case reasmRecv:
 		st := ucs.OK
-		if rx.total > uint64(len(w.slab.Bufs[rx.recvSlot])) {
+		if rx.total > w.slab.room(rx.recvSlot) {
 			st = ucs.Truncated
 		}
 		w.end(rx.recvSlot, st)

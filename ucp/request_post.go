@@ -19,8 +19,11 @@ func (w *thread) start(i uint32) Request {
 	case ucs.InProgress:
 		return Request{w, id}
 	default:
+		if w.noteFailure(lane, st) {
+			w.awaitReport(i)
+			return Request{w, id}
+		}
 		w.discard(i)
-		w.noteFailure(lane, st)
 		return w.refuse(op, w.handle(ep), st)
 	}
 }
@@ -30,11 +33,19 @@ func (w *thread) start(i uint32) Request {
 var errGone = fmt.Errorf("%w: its memory is gone", ErrPeerFailed)
 
 // noteFailure fails a lane whose peer an operation found dead, so that the next flush fails
-// too. If the transport knows of the failure already, it reports it with its own reason.
-func (w *thread) noteFailure(lane uint32, st ucs.Status) {
-	if st == ucs.PeerFailed && w.lanes[lane].ep.Check(0) == ucs.OK {
+// too. If the transport knows of the failure already, it reports it with its own reason. In that
+// case noteFailure returns true, and the operation must await the report.
+func (w *thread) noteFailure(lane uint32, st ucs.Status) bool {
+	if st != ucs.PeerFailed {
+		return false
+	}
+	if w.reportDue(lane) {
+		return true
+	}
+	if w.lanes[lane].ep.Check(0) == ucs.OK {
 		w.failPeer(lane, errGone)
 	}
+	return false
 }
 
 // try carries out the operation in slot i as far as possible. If it gets NoResource it is
@@ -102,6 +113,15 @@ func (w *thread) discard(i uint32) {
 //
 //go:noinline
 func (w *thread) endSlow(i uint32, st ucs.Status) {
+	if st == ucs.PeerFailed && w.reportDue(w.slab.Slots[i].Lane) {
+		w.awaitReport(i)
+		return
+	}
+	w.complete(i, st)
+}
+
+// complete is endSlow for an operation that does not await a report.
+func (w *thread) complete(i uint32, st ucs.Status) {
 	w.clearPending(i)
 	if complete := w.operations[w.slab.Slots[i].Op].complete; complete != nil && complete(w, i, st) {
 		return

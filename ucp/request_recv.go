@@ -163,6 +163,39 @@ func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 	return r
 }
 
+// TieAny makes the receive fail when any endpoint of its worker fails, as long as it is
+// unmatched. It is for a receive from any source, which depends on no peer in particular. The
+// error names the peer (OpError.Peer) and has its reason. TieAny connects the endpoints of the
+// worker that are not connected, so that their failures can be detected. An endpoint that is
+// created later counts from its first operation on.
+//
+// An endpoint that has failed already ends the receive at once. So no failure is missed between
+// two receives; a program that goes on without the peer closes that endpoint first. Closing an
+// endpoint ends no such receive. TieAny returns r.
+func (r RecvRequest) TieAny() RecvRequest {
+	if r.t == nil || r.id&refusedBit != 0 {
+		return r
+	}
+	w := r.t
+	w.lock()
+	defer w.unlock()
+	i := w.slab.Find(r.id)
+	if i == 0 || !w.matching.posted.Has(i) {
+		return r
+	}
+	for k := 0; w.numEps[epIdle] > 0 && k < len(w.eps); k++ {
+		if w.eps[k].state == epIdle {
+			w.connect(uint32(k))
+		}
+	}
+	w.slab.Slots[i].EP = 0
+	w.slab.Slots[i].Flags |= request.FlagTied
+	if w.numEps[epFailed] > 0 {
+		w.failTiedRecvs()
+	}
+	return r
+}
+
 // Finish is Wait, but the end of ctx cancels the receive. Finish returns only when the
 // caller owns the buffer again. It returns the message if it arrived first, else an error
 // that wraps ErrCanceled and context.Cause(ctx).

@@ -324,4 +324,8 @@ func (e *fakeEP) Flush(_ uct.FlushKind, t uct.Token) ucs.Status {
 }
 
 func (e *fakeEP) Fence() ucs.Status { return ucs.OK }
-func (e *fakeEP) Close()            { e.closed = true }
+
+// Check shows a failure that is not reported yet.
+func (e *fakeEP) Check(uct.Token) ucs.Status { return e.f.failNext }
+
+func (e *fakeEP) Close() { e.closed = true }

@@ -46,9 +46,9 @@ func (rx *rxConn) requestData(i uint32, id, n uint64) {
 	r.EP, r.Flags = 0, r.Flags&^request.FlagTied // from now on the receive depends on the message's sender
 	rx.pendingFetches++
 	w.count.Inc(cntRndvRequested)
-	wanted := min(n, uint64(len(w.slab.Bufs[i])))
+	wanted := min(n, w.slab.room(i))
 	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.ID(i), b: wanted}
-	if wanted >= readMin {
+	if wanted >= readMin && !w.slab.inPieces(i) {
 		if lane := rx.openReplyLane(); lane != 0 {
 			wi := w.ifaces[w.lanes[lane].iface]
 			if wi.canRead() && wanted <= uint64(wi.iface.Attr().Get.MaxZcopy) {
@@ -69,7 +69,7 @@ func (rx *rxConn) requestData(i uint32, id, n uint64) {
 // dataReceived completes a receive whose data has arrived.
 func (w *thread) dataReceived(i uint32) {
 	st := ucs.OK
-	if request.As[recvOp](&w.slab.Slots[i]).length > uint64(len(w.slab.Bufs[i])) {
+	if request.As[recvOp](&w.slab.Slots[i]).length > w.slab.room(i) {
 		st = ucs.Truncated
 	}
 	w.completeFetch(i, st)
@@ -91,13 +91,12 @@ func (wi *workerIface) handleData(rx *rxConn, id uint64, data []byte) {
 		return
 	}
 	r := request.As[recvOp](&w.slab.Slots[i])
-	b := w.slab.Bufs[i]
-	wanted := min(r.length, uint64(len(b)))
+	wanted := min(r.length, w.slab.room(i))
 	if len(data) == 0 || uint64(len(data)) > wanted-r.received {
 		wi.protocolError(rx)
 		return
 	}
-	copy(b[r.received:], data)
+	w.slab.store(i, data, r.received)
 	r.received += uint64(len(data))
 	if r.received == wanted {
 		w.dataReceived(i)

@@ -11,12 +11,8 @@ import (
 // Tag identifies messages; a receive selects by it under a mask.
 type Tag uint64
 
-const (
-	// maxInline is the longest TagSendInline if the transport allows it.
-	maxInline = 256
-	// maxPieces is the largest number of pieces of TagSendV.
-	maxPieces = 16
-)
+// maxInline is the longest TagSendInline if the transport allows it.
+const maxInline = 256
 
 // TagSend sends p as one message. The library owns p until the request completes.
 // Messages of one endpoint are matched in the order in which they were sent.
@@ -80,23 +76,18 @@ func (e Endpoint) TagSendUint64(v uint64, tag Tag) Request {
 	return e.tagSendUint64Slow(v, tag)
 }
 
-// TagSendV sends the pieces ps, at most 16, as one message. The library owns ps and the
-// pieces until the request completes.
+// TagSendV sends the pieces ps, at most 1024, as one message, which any receive can match. The
+// library owns ps and the pieces until the request completes. The pieces are copied, also by
+// a rendezvous in which a device would read one long buffer. More pieces are ErrInvalid.
 func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	n := 0
-	for _, p := range ps {
-		n += len(p)
+	v, st := newVec(ps)
+	if st != ucs.OK {
+		return t.refuse(request.TagSendV, e, st)
 	}
-	if len(ps) > maxPieces {
-		return t.refuse(request.TagSendV, e, refusedPieces)
-	}
-	if n < 0 {
-		return t.refuse(request.TagSendV, e, ucs.TooLong)
-	}
-	return t.tagSend(e, sendParams{op: request.TagSendV, vec: ps, tag: tag, n: n})
+	return t.tagSend(e, sendParams{op: request.TagSendV, vec: v, tag: tag, n: int(v.n)})
 }
 
 // MaxInline returns the longest TagSendInline in bytes. It connects the endpoint. It
@@ -138,6 +129,31 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 		return r
 	}
 	w.t.matching.posted.Add(i, uint64(tag), uint64(mask))
+	return r
+}
+
+// TagRecvV is TagRecv into the pieces ps, at most 1024, in their order. The message may have
+// been sent as one buffer, or in other pieces. The library owns ps and the pieces until the
+// request completes. The data is copied into the pieces. More pieces are ErrInvalid.
+func (w *Worker) TagRecvV(ps [][]byte, tag, mask Tag) RecvRequest {
+	t := &w.t
+	t.lock()
+	defer t.unlock()
+	v, st := newVec(ps)
+	if t.life.closing() {
+		st = ucs.Closed
+	}
+	if st != ucs.OK {
+		return RecvRequest{t.refuse(request.TagRecv, Endpoint{}, st)}
+	}
+	i := t.slab.Alloc(request.TagRecv)
+	t.slab.Bufs[i] = nil
+	t.slab.vecs[i] = v
+	t.slab.Slots[i].Flags = request.FlagHasResult | request.FlagExtra
+	r := RecvRequest{Request{t, t.slab.ID(i)}}
+	if t.matching.unexpQueue.Len() == 0 || !t.matchUnexpected(i, uint64(tag), uint64(mask)) {
+		t.matching.posted.Add(i, uint64(tag), uint64(mask))
+	}
 	return r
 }
 

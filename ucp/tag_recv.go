@@ -83,7 +83,7 @@ func (w *thread) deliver(i uint32, tag uint64, data []byte) {
 	p := w.slab.Bufs[i]
 	s.tag, s.length = tag, uint64(len(data))
 	if copy(p, data) < len(data) {
-		w.endSlow(i, ucs.Truncated)
+		w.deliverRest(i, data)
 		return
 	}
 	if s.Flags == request.FlagHasResult {
@@ -91,6 +91,20 @@ func (w *thread) deliver(i uint32, tag uint64, data []byte) {
 		return
 	}
 	w.endSlow(i, ucs.OK)
+}
+
+// deliverRest is the part of deliver for a buffer in pieces, or one that is too short.
+//
+//go:noinline
+func (w *thread) deliverRest(i uint32, data []byte) {
+	st := ucs.OK
+	if w.slab.inPieces(i) {
+		w.slab.store(i, data, 0)
+	}
+	if w.slab.room(i) < uint64(len(data)) {
+		st = ucs.Truncated
+	}
+	w.endSlow(i, st)
 }
 
 // unexpected is a message that no receive has matched.
@@ -197,7 +211,7 @@ func (w *thread) deliverUnexpected(i, id uint32) {
 	case unexpPartial:
 		// The rest of the message goes directly to the receive.
 		rx := w.rxConns[u.rx]
-		copy(w.slab.Bufs[i], w.pool.Bytes(rx.chunk)[:rx.got])
+		w.slab.store(i, w.pool.Bytes(rx.chunk)[:rx.got], 0)
 		w.freeBudgeted(rx.chunk)
 		rx.reassembleInto(i)
 	case unexpRTS:
@@ -310,7 +324,21 @@ func (w *Worker) TagMprobe(tag, mask Tag) (MatchedMessage, bool) {
 
 // Recv receives the message into p, as TagRecv does. A second Recv, and one after Drop,
 // returns a request that fails with ErrStale.
-func (t MatchedMessage) Recv(p []byte) RecvRequest {
+func (t MatchedMessage) Recv(p []byte) RecvRequest { return t.recv(p, vec{}) }
+
+// RecvV is Recv into the pieces ps, as TagRecvV receives. Too many pieces are ErrInvalid, and
+// the message can still be received.
+func (t MatchedMessage) RecvV(ps [][]byte) RecvRequest {
+	v, st := newVec(ps)
+	if t.w == nil || st == ucs.OK {
+		return t.recv(nil, v)
+	}
+	t.w.lock()
+	defer t.w.unlock()
+	return RecvRequest{t.w.refuse(request.TagRecv, Endpoint{}, st)}
+}
+
+func (t MatchedMessage) recv(p []byte, v vec) RecvRequest {
 	if t.w == nil {
 		return RecvRequest{}
 	}
@@ -329,6 +357,10 @@ func (t MatchedMessage) Recv(p []byte) RecvRequest {
 	i := w.slab.Alloc(request.TagRecv)
 	w.slab.Slots[i].Flags = request.FlagHasResult
 	w.slab.Bufs[i] = p
+	if v.pieces != nil {
+		w.slab.vecs[i] = v
+		w.slab.Slots[i].Flags |= request.FlagExtra
+	}
 	r := RecvRequest{Request{w, w.slab.ID(i)}}
 	w.deliverUnexpected(i, id)
 	return r

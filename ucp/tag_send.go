@@ -53,7 +53,7 @@ var tagSendOperation = operation{progress: (*thread).resumeTagSend, complete: (*
 type sendParams struct {
 	op  request.Kind
 	buf []byte
-	vec [][]byte
+	vec vec
 	arg uint64
 	tag Tag
 	n   int
@@ -208,14 +208,8 @@ func (b *slab) fill(p []byte, i uint32) int {
 	default:
 		return copy(p, b.Bufs[i][off:])
 	}
-	n := 0
-	for _, v := range b.vecs[i] {
-		if off >= len(v) {
-			off -= len(v)
-			continue
-		}
-		n += copy(p[n:], v[off:])
-		off = 0
-	}
+	v := b.vecs[i]
+	n := v.gather(p, s.off)
+	b.vecs[i] = v
 	return n
 }

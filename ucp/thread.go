@@ -26,6 +26,7 @@ type thread struct {
 	operations         *[request.NumKinds]operation
 	eps                []epSlot
 	epFree             uint32
+	numEps             [numEpStates]int // endpoints in each state; of epFree without meaning
 	cold               coldEps
 	peers              wireup.Table
 	laneOf             laneIndex

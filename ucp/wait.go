@@ -203,7 +203,7 @@ func (r Request) waitBounded() (ended bool, err error) {
 //
 //   - a lane with sends that the peer has not matched or requested, or with emulated operations without a reply;
 //   - an rx connection with messages whose sender waits for a reply, with requested data, or with an incomplete message;
-//   - the lane of an endpoint that a receive is tied to: it waits for the end of the connection.
+//   - the lane of an endpoint that a receive is tied to, or of all endpoints: it waits for the end of the connection.
 func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint, uint32, uct.WaitKind)) {
 	w := wi.t
 	lane := func(i uint32, waits uct.WaitKind) {
@@ -226,9 +226,14 @@ func (wi *workerIface) ReportWaits(least uct.WaitKind, report func(uct.Endpoint,
 			report(nil, id, uct.WaitForReply)
 		}
 	}
+	toAll := false
 	for i := 1; least <= uct.WaitForClose && i < len(w.slab.Slots); i++ {
 		if s := &w.slab.Slots[i]; s.State == request.StateLive && s.Flags&request.FlagTied != 0 {
 			lane(w.eps[s.EP].lane, uct.WaitForClose)
+			toAll = toAll || s.EP == 0
 		}
+	}
+	for k := 1; toAll && k < len(w.eps); k++ {
+		lane(w.eps[k].lane, uct.WaitForClose)
 	}
 }

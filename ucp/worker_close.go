@@ -67,7 +67,7 @@ func (w *Worker) closeEndpoints() error {
 	// closed the connection in order. Lanes used for replies only, which just the flush
 	// references, do not count: a peer that failed needs no replies.
 	if !errors.Is(err, ErrPeerFailed) || slices.ContainsFunc(w.t.lanes, func(l lane) bool {
-		return l.closeFlushed && l.refs > 1 && l.state == laneFailed && !errors.Is(l.err, errDisconnected)
+		return l.closeFlushed && l.refs > 1 && l.state == laneFailed && !errors.Is(l.err, ErrPeerClosed)
 	}) {
 		errs = append(errs, err)
 	}
@@ -92,7 +92,7 @@ func (w *Worker) closeEndpoints() error {
 	for k := range w.t.eps {
 		w.t.eps[k].gen++
 		if w.t.eps[k].state != epFree {
-			w.t.eps[k].enter(epFree)
+			w.t.enterEndpoint(uint32(k), epFree)
 		}
 		w.t.eps[k].lane = 0
 	}

@@ -91,9 +91,7 @@ func originText(v config.Value) string {
 		return ""
 	}
 	s := v.Origin.String()
-	if slices.Contains(v.Aliases, v.InheritedFrom) {
-		s += ", as " + config.Prefix + v.InheritedFrom
-	} else if v.InheritedFrom != "" {
+	if v.InheritedFrom != "" && !slices.Contains(v.Aliases, v.InheritedFrom) {
 		s += ", inherited from " + config.Prefix + v.InheritedFrom
 	}
 	return s

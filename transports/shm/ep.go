@@ -114,9 +114,14 @@ func (e *ep) Fence() uct.Status {
 	return e.status
 }
 
-// Check returns the known state and makes the next Progress poll the sockets.
+// Check returns the known state, after it has read the messages on the socket. If the peer has
+// hung up, the next Progress reports the end.
 func (e *ep) Check(uct.Token) uct.Status {
 	e.f.requestService()
+	e.readSocket()
+	if e.status == ucs.OK && e.Life == conn.HungUp {
+		return ucs.PeerFailed
+	}
 	return e.status
 }
 

@@ -192,7 +192,7 @@ var failedEndings = []ending{
 	{"refused at the call", func(p *Pair, b *buffers) {
 		_, k := p.lend(4096)
 		p.ended(
-			p.AB.TagSendInline(b.make(100_000), b.tag), p.AB.TagSendV(slices.Repeat([][]byte{b.make(100)}, 17), b.tag),
+			p.AB.TagSendInline(b.make(100_000), b.tag), p.AB.TagSendV(slices.Repeat([][]byte{b.make(100)}, 1025), b.tag),
 			p.AB.AMSend(1, b.make(100_000), b.make(100)), p.AB.AMSendWith(1, nil, b.make(100), ucp.Opts{Flags: 1 << 31}),
 			k.Put(b.make(5000), 0), k.Get(b.make(5000), 0), k.PutInline(b.make(5000), 0),
 		)

@@ -10,7 +10,10 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-var failingCases = []Case{{"109 a failing peer beside a stable one", failingPeer}}
+var failingCases = []Case{
+	{"109 a failing peer beside a stable one", failingPeer},
+	{"a receive from any source beside a failing peer", failingAnySource},
+}
 
 // failingPeer: a peer that does nothing goes away with operations of every kind
 // on their way to it. Each ends, the failure is reported once, what comes later ends
@@ -78,4 +81,60 @@ func failingPeer(t *testing.T, p *Pair) {
 	require.NoError(t, e.Close())
 	require.NoError(t, p.Wait(p.A.Flush()), "the failure went with its endpoint")
 	stable(4)
+}
+
+// failingAnySource: a receive that is tied to all endpoints ends with the first that fails,
+// also one that was not used before, and names the peer. It still receives, and the end of an
+// endpoint that its own program closes is none of its business.
+func failingAnySource(t *testing.T, p *Pair) {
+	if p.Alone() {
+		t.Skip("a worker has no other peer")
+	}
+	a := p.newWorker(ucp.WorkerConfig{Mode: p.mode})
+	ab, ba := p.Connect(a, p.B), p.Connect(p.B, a)
+	buf := make([]byte, 8)
+	victim := p.NewWorker()
+	var calls atomic.Int32
+	e, err := a.NewEndpoint(victim.Address(), ucp.EndpointConfig{OnFailure: func(ucp.Endpoint, error) { calls.Add(1) }})
+	require.NoError(t, err)
+	closed := p.Connect(a, p.A)
+
+	waiting := a.TagRecv(buf, 5, exact).TieAny()
+	other := a.TagRecv(buf, 6, exact)
+	fragments := a.TagRecv(make([]byte, 300_000), 7, exact).TieAny()
+	ba.TagSendUint64(1, 5)
+	require.Equal(t, 8, p.MustRecv(waiting).Len)
+	require.Equal(t, waiting, waiting.TieAny(), "too late: nothing happens")
+	long := ba.TagSendWith(pattern(300_000, 1), 7, ucp.Opts{Flags: ucp.ForceEager})
+	require.Equal(t, 300_000, p.MustRecv(fragments).Len)
+	require.NoError(t, p.Wait(long))
+	waiting = a.TagRecv(buf, 5, exact).TieAny()
+	require.NoError(t, p.Close(a, closed))
+	p.Settle()
+	require.False(t, waiting.Done(), "an endpoint that its own program closes")
+	p.Until(func() bool { return len(e.Info().Lanes) > 0 })
+	back := p.Connect(victim, a) // the victim has accepted the connection
+	back.TagSendUint64(1, 5)
+	require.Equal(t, 8, p.MustRecv(waiting).Len, "the victim's message")
+
+	waiting = a.TagRecv(buf, 5, exact).TieAny()
+	require.NoError(t, victim.Close())
+	_, err = p.Recv(waiting)
+	require.ErrorIs(t, err, ucp.ErrPeerFailed)
+	var failure *ucp.OpError
+	require.ErrorAs(t, err, &failure)
+	require.Equal(t, e.Info().Peer, failure.Peer, "it names the peer")
+	require.ErrorIs(t, err, e.Info().Err)
+	require.False(t, other.Done(), "a receive that is not tied")
+	p.Until(func() bool { return calls.Load() == 1 })
+
+	_, err = p.Recv(a.TagRecv(buf, 5, exact).TieAny())
+	require.ErrorIs(t, err, ucp.ErrPeerFailed, "a failure between two receives")
+	require.NoError(t, e.Close())
+	waiting = a.TagRecv(buf, 5, exact).TieAny()
+	ba.TagSendUint64(1, 5)
+	require.Equal(t, 8, p.MustRecv(waiting).Len, "the program goes on without the peer")
+	require.NoError(t, p.Wait(ab.Flush()))
+	other.Cancel()
+	other.Drop()
 }

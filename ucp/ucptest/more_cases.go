@@ -57,7 +57,7 @@ func badTransfers(t *testing.T, p *Pair) {
 }
 
 func badMessages(t *testing.T, p *Pair) {
-	for _, n := range []int{0, 1, 15, 16} {
+	for _, n := range []int{0, 1, 16, 1024} {
 		require.NoError(t, p.Wait(p.AB.TagSendV(make([][]byte, n), 3)), "%d empty pieces", n)
 		require.Zero(t, p.MustRecv(p.B.TagRecv(nil, 3, exact)).Len)
 	}
@@ -66,7 +66,8 @@ func badMessages(t *testing.T, p *Pair) {
 		r    ucp.Request
 		says string
 	}{
-		{p.AB.TagSendV(make([][]byte, 17), 3), "more than 16 pieces"},
+		{p.AB.TagSendV(make([][]byte, 1025), 3), "more than 1024 pieces"},
+		{p.B.TagRecvV(make([][]byte, 1025), 3, exact).Request, "more than 1024 pieces"},
 		{p.AB.TagSendWith([]byte{1}, 3, both), "ForceEager together with ForceRendezvous"},
 		{p.AB.AMSendWith(1, nil, []byte{1}, both), "ForceEager together with ForceRendezvous"},
 		{p.AB.TagSendWith([]byte{1}, 3, unknown), "unknown Flags"},

@@ -1,7 +1,10 @@
 package ucptest
 
 import (
+	"bytes"
 	"encoding/binary"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -16,6 +19,8 @@ var tagCases = []Case{
 	{"2 expected", tagExpected},
 	{"3 dropped request still delivers", tagDropped},
 	{"5 pieces", tagPieces},
+	{"5 pieces on both sides", tagVectors},
+	{"5 pieces of which the receive has too few", tagVectorShort},
 	{"6 receives again into the same buffer", tagAgain},
 	{"8 several receives of one mask in order", tagSeveral},
 	{"9 a thousand unexpected", tagThousand},
@@ -95,7 +100,100 @@ func tagPieces(t *testing.T, p *Pair) {
 			require.Equal(t, string(want), string(buf))
 		}
 	}
-	require.ErrorIs(t, p.Wait(p.AB.TagSendV(make([][]byte, 17), 4)), ucp.ErrInvalid)
+	require.ErrorIs(t, p.Wait(p.AB.TagSendV(make([][]byte, 1025), 4)), ucp.ErrInvalid)
+}
+
+// cutUp cuts b into n pieces at random places.
+func cutUp(r *rand.Rand, b []byte, n int) [][]byte {
+	cuts := make([]int, n+1)
+	for i := 1; i < n; i++ {
+		cuts[i] = r.IntN(len(b) + 1)
+	}
+	cuts[n] = len(b)
+	slices.Sort(cuts)
+	ps := make([][]byte, n)
+	for i := range ps {
+		ps[i] = b[cuts[i]:cuts[i+1]:cuts[i+1]]
+	}
+	return ps
+}
+
+// tagVectors: messages that are sent and received in pieces of any length, by every form of
+// send, expected, unexpected and as matched messages.
+func tagVectors(t *testing.T, p *Pair) {
+	r := rand.New(rand.NewPCG(5, 1024))
+	for i, n := range []int{0, 1, 8, 9, 100, 3000, 20_000, 70_000, 300_000, 1 << 20} {
+		data := pattern(n, byte(i))
+		forms := map[string]func() ucp.Request{
+			"pieces":     func() ucp.Request { return p.AB.TagSendV(cutUp(r, data, 1+r.IntN(1024)), 4) },
+			"a buffer":   func() ucp.Request { return p.AB.TagSend(data, 4) },
+			"sync":       func() ucp.Request { return p.AB.TagSendSync(data, 4) },
+			"eager":      func() ucp.Request { return p.AB.TagSendWith(data, 4, ucp.Opts{Flags: ucp.ForceEager}) },
+			"rendezvous": func() ucp.Request { return p.AB.TagSendWith(data, 4, rndv) },
+		}
+		for name, send := range forms {
+			for _, when := range []string{"before", "late", "matched"} {
+				buf := make([]byte, n+5)
+				ps := cutUp(r, buf[:n], []int{1, 2, 1 + r.IntN(1024), 1024}[r.IntN(4)])
+				var rr ucp.RecvRequest
+				if when == "before" {
+					rr = p.B.TagRecvV(ps, 4, exact)
+				}
+				rs := send()
+				if when != "before" {
+					p.Until(func() bool { _, ok := p.B.TagProbe(4, exact); return ok })
+				}
+				switch when {
+				case "late":
+					rr = p.B.TagRecvV(ps, 4, exact)
+				case "matched":
+					m, ok := p.B.TagMprobe(4, exact)
+					require.True(t, ok)
+					require.ErrorIs(t, m.RecvV(make([][]byte, 1025)).Err(), ucp.ErrInvalid)
+					rr = m.RecvV(ps)
+				}
+				require.Equal(t, ucp.Message{Tag: 4, Len: n}, p.MustRecv(rr), "%d bytes, %s, %s", n, name, when)
+				require.NoError(t, p.Wait(rs))
+				require.True(t, bytes.Equal(data, buf[:n]), "%d bytes, %s, %s", n, name, when)
+				require.Equal(t, make([]byte, 5), buf[n:], "beyond the pieces")
+			}
+		}
+	}
+}
+
+// tagVectorShort: a message that is longer than the pieces fills them, and is truncated. A
+// canceled receive gives its pieces back.
+func tagVectorShort(t *testing.T, p *Pair) {
+	r := rand.New(rand.NewPCG(5, 17))
+	for _, n := range []int{1, 8, 100, 20_000, 300_000} {
+		for _, late := range []bool{false, true} {
+			data, buf := pattern(n, 1), make([]byte, n)
+			room := n / 2
+			ps := cutUp(r, buf[:room], 7)
+			var rr ucp.RecvRequest
+			if !late {
+				rr = p.B.TagRecvV(ps, 4, exact)
+			}
+			rs := p.AB.TagSend(data, 4)
+			if late {
+				p.Until(func() bool { _, ok := p.B.TagProbe(4, exact); return ok })
+				rr = p.B.TagRecvV(ps, 4, exact)
+			}
+			m, err := p.Recv(rr)
+			require.ErrorIs(t, err, ucp.ErrTruncated)
+			require.Equal(t, n, m.Len)
+			require.NoError(t, p.Wait(rs))
+			require.True(t, bytes.Equal(data[:room], buf[:room]))
+			require.Equal(t, make([]byte, n-room), buf[room:])
+		}
+	}
+	rr := p.B.TagRecvV([][]byte{make([]byte, 4), make([]byte, 4)}, 4, exact)
+	rr.Cancel()
+	_, err := p.Recv(rr)
+	require.ErrorIs(t, err, ucp.ErrCanceled)
+	rr = p.B.TagRecvV(nil, 4, exact)
+	require.NoError(t, p.Wait(p.AB.TagSend(nil, 4)))
+	require.Zero(t, p.MustRecv(rr).Len)
 }
 
 func tagAgain(t *testing.T, p *Pair) {

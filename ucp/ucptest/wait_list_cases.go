@@ -364,7 +364,7 @@ func listRound(p *Pair, b *ucp.Worker, ab ucp.Endpoint, tag ucp.Tag, n int) erro
 // does not look.
 func nilContext(t *testing.T, p *Pair) {
 	var none context.Context
-	for _, w := range []*ucp.Worker{p.B, p.newWorkerAlone()} {
+	for _, w := range []*ucp.Worker{p.B, p.undriven()} {
 		never := w.TagRecv(make([]byte, 8), 9, exact)
 		for name, wait := range map[string]func(){
 			"wait":              func() { _, _ = never.Wait(none) },
@@ -394,12 +394,4 @@ func nilContext(t *testing.T, p *Pair) {
 		require.NoError(t, ucp.WaitAll(none, []ucp.Request{{}, {}}, nil))
 	}
 	p.next(p.AB, p.B) // it progresses as before
-}
-
-// newWorkerAlone makes a worker of the pair's mode that no goroutine drives.
-func (p *Pair) newWorkerAlone() *ucp.Worker {
-	p.T.Helper()
-	w, err := p.Context.NewWorker(ucp.WorkerConfig{Mode: p.mode})
-	require.NoError(p.T, err)
-	return w
 }

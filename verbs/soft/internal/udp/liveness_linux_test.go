@@ -132,9 +132,9 @@ func (w *watched) closePort(t *testing.T) {
 	require.NoError(t, unix.Close(fd))
 }
 
-func TestPeerState(t *testing.T) {
-	for _, addr := range []string{"127.0.0.1", "::1"} {
-		t.Run(addr, func(t *testing.T) {
+func TestUDPPeerState(t *testing.T) {
+	for name, addr := range map[string]string{"IPv4": "127.0.0.1", "IPv6": "::1"} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWatched(t, addr)
 			s, after := w.ask(time.Second)
