@@ -16,7 +16,7 @@ var ucxUnused = []struct{ reason, names string }{
 	{"goucx has no dc transport; UCX_TLS=rc or ud serves many peers", "DC_*"},
 	{"goucx has no connection manager: programs exchange the addresses of their workers", `RDMA_CM_* CM_* LISTENER_BACKLOG
 		SOCKADDR_* SA_DATA_VERSION`},
-	{"the shm transport itself reads the memory of the peer process; that needs no settings", "CMA_* SCOPY_* KNEM_* XPMEM_*"},
+	{"the shm transport itself copies from and to memory of another process; that needs no settings", "CMA_* SCOPY_* KNEM_* XPMEM_*"},
 	{"goucx has no support for accelerator memory", `CUDA_* EFA_* GDR_COPY_* GGA_* ROCM_* ZE_* ACC_DEVICES MEMTYPE_* SELECT_DISTANCE_MD
 		RNDV_MEMTYPE_* RNDV_FRAG_MEM_* RNDV_FRAG_ALLOC_COUNT RNDV_PIPELINE_* IB_GPU_DIRECT_RDMA MEM_CUDA_* REG_NONBLOCK_MEM_TYPES`},
 
