@@ -244,10 +244,11 @@ func TestBatchOverTwoProcesses(t *testing.T) {
 	t.Run("no line runs", func(t *testing.T) {
 		port := suitetest.FreePort(t)
 		s := start(t, "-p", port)
-		c := start(t, "127.0.0.1", "-p", port, "-b", file(t, "types", "gpu -t tag_lat -m cuda\n"))
+		c := start(t, "127.0.0.1", "-p", port, "-v", "-b", file(t, "types", "gpu -t tag_lat -m cuda\n"))
 		assert.Equal(t, 1, c.End(patience))
 		assert.Equal(t, 0, s.End(patience), "%s", &s.Err)
 		assert.Contains(t, c.Err.String(), "line 1, gpu: -m")
+		assert.Equal(t, "types,iterations,50.0_percentile_lat,avg_lat,overall_lat,avg_bw,overall_bw,avg_mr,overall_mr\n", c.Out.String())
 	})
 }
 
