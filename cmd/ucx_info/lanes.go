@@ -20,6 +20,7 @@ var purposes = [wireup.NumPurposes]string{wireup.ForAM: "am", wireup.ForRMA: "rm
 type lanes struct {
 	peer    string // for display
 	local   *stage
+	remote  wireup.View
 	plan    wireup.Plan
 	refused []uct.Refusal // by the local side, then by the peer, then by the selection
 }
@@ -35,6 +36,7 @@ func (t *tool) chooseLanes(set *config.Set) (*lanes, error) {
 	if err != nil {
 		return nil, errors.Join(err, local.close())
 	}
+	l.remote = remote
 	var refused []uct.Refusal
 	l.plan, refused = wireup.Choose(local.ifaces, remote, t.wants()...)
 	l.refused = append(l.refused, refused...)

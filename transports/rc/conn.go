@@ -7,6 +7,7 @@ import (
 
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
 )
@@ -199,20 +200,33 @@ func (e *ep) hasPending() bool {
 const maxProbes = 16
 
 // parseConnMsg decodes the datagram after the GRH. It rejects a message whose sender is not the
-// interface that the message names: the reply would go to a third party.
+// interface that the message names: the reply would go to a third party. A message that is refused
+// by a [protocol.Error] fails the connection that it names. An OPEN of that kind gets REJECT, so that
+// the initiator fails at once.
 func (f *iface) parseConnMsg(n *connMsg, wc *verbs.WC) error {
 	if wc.Status != verbs.WCSuccess || wc.Len < grhLen || wc.Len > grhLen+connMsgMaxLen {
 		return fmt.Errorf("datagram of %d bytes: %w", wc.Len, ucs.ErrInvalid)
 	}
 	b := f.ud.rx.Bytes(uint32(wc.ID))
-	if err := n.parse(b[grhLen:wc.Len]); err != nil {
+	err := n.parse(b[grhLen:wc.Len])
+	refusal, refused := errors.AsType[*protocol.Error](err)
+	if err != nil && (!refused || n.from == peer{}) {
 		return err
 	}
 	if a := n.from.address(); !f.d.SentFrom(&a, wc, b) {
 		return fmt.Errorf("connection message names queue pair %#x at %v, port %d, which did not send it: %w",
 			uint32(a.QPN), a.Port.GID.Addr(), a.Port.LID, ucs.ErrInvalid)
 	}
-	return nil
+	switch e := f.byLocalID[n.msg.To]; {
+	case !refused:
+	case e != nil && e.peer == n.from && !e.Life.Over():
+		f.FailLater(e, fmt.Errorf("%w: %w", ucs.ErrUnreachable, refusal))
+	case n.msg.Kind == machine.MsgOpen:
+		f.stats.Inc(statRefused)
+		m := machine.Msg{Kind: machine.MsgReject, Worker: f.worker, From: conn.NewID(), To: n.msg.From}
+		f.sendConnMsgTo(&connMsg{msg: m, refused: refusal.Features}, &n.from)
+	}
+	return err
 }
 
 // dispatchConnMsg passes a message to its connection. An OPEN may add a connection.
@@ -367,6 +381,10 @@ func (e *ep) handleMsg(n *connMsg) {
 		}
 		e.f.FailLater(e, errAccessAtRequester)
 		e.f.replyStray(n)
+		return
+	}
+	if n.refused != 0 && e.M.State() == machine.StateOpening {
+		e.f.FailLater(e, fmt.Errorf("%w: %w", ucs.ErrUnreachable, &protocol.Error{Format: &connFormat, Version: connFormat.Version, Features: n.refused, Local: true}))
 		return
 	}
 	ev := machine.Event{Kind: machine.EventReceive, Msg: n.msg, Busy: e.hasPending()}

@@ -33,7 +33,7 @@ func (l *loses) hook(p *soft.PacketInfo) soft.Verdict {
 // drainedWord tells the word that a pair is drained from other packets.
 func drainedWord(p *soft.PacketInfo) bool {
 	b := p.Packet.Payload
-	return p.Op == wire.UDSendOnly && len(b) >= connMsgMinLen && b[0] == connMsgVersion && msgFlags(b[connMsgOffFlags])&flagDrained != 0
+	return p.Op == wire.UDSendOnly && len(b) >= connMsgMinLen && b[0] == connFormat.Version && msgFlags(b[connMsgOffFlags])&flagDrained != 0
 }
 
 // leaves is two ends and a connection, by which a has sent a message to b, and which it

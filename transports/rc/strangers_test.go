@@ -13,6 +13,7 @@ import (
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
@@ -293,4 +294,86 @@ func TestNoiseWhileAsleep(t *testing.T) {
 	to, err := honest.NewEndpoint(b.address(), 0)
 	require.NoError(t, err)
 	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, honest)
+}
+
+// raw sends the bytes of a connection message in the name of a.
+func (s *stranger) raw(t *testing.T, n *connMsg, spoil func([]byte)) {
+	u := &s.ud
+	for u.full() {
+		u.recvCQ.Poll(u.wcs[:])
+	}
+	i := u.next % udSends
+	n.from = s.self
+	b := n.append(u.tx.Bytes(i)[:0])
+	spoil(b)
+	nic.AppendChecksum(b[:len(b)-connMsgSumLen], 0)
+	w := verbs.SendWR{ID: uint64(i), Op: verbs.OpSend, Flags: verbs.SendSignaled | verbs.SendSolicited, NumSG: 1, QPN: s.to.iface.qpn, QKey: s.to.iface.qkey, AH: s.ah.ID()}
+	w.SG[0] = u.tx.SGE(i, len(b))
+	k, _ := u.qp.PostSend([]verbs.SendWR{w})
+	require.Equal(t, 1, k)
+	u.inFlight[i] = true
+	u.next++
+}
+
+// TestOtherVersion: an OPEN that cannot be read gets REJECT, and the initiator's endpoint fails at
+// once, by an error that names both versions, or the feature.
+func TestOtherVersion(t *testing.T) {
+	c := Component(loopback)
+	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
+	s := newStranger(t, a, b)
+	version := func(b []byte) { b[connMsgOffVersion]++ }
+	feature := func(bit byte) func([]byte) { return func(b []byte) { b[connMsgOffFeatures] = 1 << bit } }
+	for name, spoil := range map[string]func([]byte){"version": version, "feature": feature(2)} {
+		t.Run("OPEN of another "+name, func(t *testing.T) {
+			a.inside(func() {
+				refused := b.stats.Value(statRefused)
+				s.raw(t, &connMsg{msg: machine.Msg{Kind: machine.MsgOpen, Worker: a.worker, From: 5, Pair: 3}, qpInfo: qpInfo{qpn: 77, psn: 1}}, spoil)
+				until(t, func() bool { return b.stats.Value(statRefused) == refused+1 }, b)
+				require.True(t, b.alone())
+				var reply connMsg
+				until(t, func() bool {
+					if a.ud.recvCQ.Poll(a.ud.wcs[:1]) != 1 {
+						return false
+					}
+					wc := &a.ud.wcs[0]
+					require.NoError(t, a.parseConnMsg(&reply, wc))
+					return true
+				})
+				require.Equal(t, machine.MsgReject, reply.msg.Kind)
+				require.EqualValues(t, 5, reply.msg.To)
+				require.Equal(t, name == "feature", reply.refused == 1<<2)
+			})
+		})
+	}
+	t.Run("optional feature", func(t *testing.T) {
+		a.inside(func() {
+			s.raw(t, &connMsg{msg: machine.Msg{Kind: machine.MsgOpen, Worker: a.worker, From: 7, Pair: 3}, qpInfo: qpInfo{qpn: 77, psn: 1}}, feature(7))
+			until(t, func() bool { return b.stats.Value(statAccepted) == 1 }, b)
+		})
+	})
+	for name, r := range map[string]struct {
+		spoil   func([]byte)
+		refused protocol.Features
+		want    string
+	}{
+		"version":         {version, 0, "connection message of rc has version 4, this program knows version 3"},
+		"feature":         {feature(0), 0, "connection message of rc of version 3 requires feature 0, which this program (version 3) does not know"},
+		"refused feature": {feature(7), 1 << 1, "connection message of rc of version 3 requires feature 1, which the peer (version 3) does not know"},
+	} {
+		t.Run("REJECT, "+name, func(t *testing.T) {
+			honest := newEnd(t, c, 3)
+			s := newStranger(t, a, honest)
+			to, err := honest.NewEndpoint(a.address(), 0)
+			require.NoError(t, err)
+			a.inside(func() { // a replies nothing
+				require.Equal(t, ucs.NoResource, to.AMUint64(1, 2, 3))
+				m := machine.Msg{Kind: machine.MsgReject, Worker: a.worker, From: 9, To: to.(*ep).M.Conn()}
+				s.raw(t, &connMsg{msg: m, refused: r.refused}, r.spoil)
+				until(t, func() bool { return len(honest.failures) == 1 }, honest)
+			})
+			require.ErrorIs(t, honest.failures[0].Err, ucs.ErrUnreachable)
+			require.ErrorIs(t, honest.failures[0].Err, ucs.ErrUnsupported)
+			require.ErrorContains(t, honest.failures[0].Err, r.want)
+		})
+	}
 }

@@ -1,11 +1,13 @@
 package rc
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
 	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
@@ -69,28 +71,35 @@ type connMsg struct {
 	flags msgFlags
 	// qpInfo belongs to msg.Pair, if msg.Half is true.
 	qpInfo qpInfo
+	// refused, with REJECT, are the required features of the OPEN that the sender does not know.
+	refused protocol.Features
 	// from is the sender's interface.
 	from peer
 }
 
 // Layout of a connection message, little-endian.
 const (
-	connMsgVersion   = 2
-	connMsgOffKind   = 1
-	connMsgOffFlags  = 2
-	connMsgOffWorker = 4
-	connMsgOffFrom   = 20
-	connMsgOffTo     = 28
-	connMsgOffPair   = 36
-	connMsgOffOld    = 40
-	connMsgOffQPN    = 44
-	connMsgOffPSN    = 48
-	connMsgOffPort   = 52
-	connMsgOffIface  = connMsgOffPort + nic.AddressLen
-	connMsgMinLen    = connMsgOffIface + nic.IfaceLenMin + connMsgSumLen
-	connMsgMaxLen    = connMsgOffIface + nic.IfaceLenMax + connMsgSumLen // longest message
-	connMsgSumLen    = 4
+	connMsgOffVersion  = 0
+	connMsgOffKind     = 1
+	connMsgOffFlags    = 2
+	connMsgOffFeatures = 3
+	connMsgOffWorker   = 4
+	connMsgOffFrom     = 20
+	connMsgOffTo       = 28
+	connMsgOffPair     = 36
+	connMsgOffOld      = 40
+	connMsgOffQPN      = 44 // of REJECT: the refused features
+	connMsgOffPSN      = 48
+	connMsgOffPort     = 52
+	connMsgOffIface    = connMsgOffPort + nic.AddressLen
+	connMsgMinLen      = connMsgOffIface + nic.IfaceLenMin + connMsgSumLen
+	connMsgMaxLen      = connMsgOffIface + nic.IfaceLenMax + connMsgSumLen // longest message
+	connMsgSumLen      = 4
 )
+
+// connFormat is the format of connection messages. In all versions kind, both names of the
+// connection and the sender's address are where they are now, so that a message can be refused.
+var connFormat = protocol.Format{Name: "connection message of rc", Version: 3}
 
 // msgFlags are the flags of a connection message.
 type msgFlags byte
@@ -124,33 +133,52 @@ func (n *connMsg) append(b []byte) []byte {
 	if m.Closing {
 		flags |= flagClosing
 	}
-	b = append(b, connMsgVersion, byte(m.Kind), byte(flags), 0)
+	b = append(b, connFormat.Version, byte(m.Kind), byte(flags), 0)
 	b = append(b, m.Worker[:]...)
 	b = le.AppendUint64(b, m.From)
 	b = le.AppendUint64(b, m.To)
 	b = le.AppendUint32(b, uint32(m.Pair))
 	b = le.AppendUint32(b, uint32(m.Old))
-	b = le.AppendUint32(b, uint32(n.qpInfo.qpn))
+	if m.Kind == machine.MsgReject {
+		b = le.AppendUint32(b, uint32(n.refused))
+	} else {
+		b = le.AppendUint32(b, uint32(n.qpInfo.qpn))
+	}
 	b = le.AppendUint32(b, uint32(n.qpInfo.psn))
 	from := n.from.address()
 	b = from.AppendIface(from.AppendDevice(b))
 	return nic.AppendChecksum(b, start)
 }
 
-// parse decodes a message. The error names the invalid field.
+// parse decodes a message. The error names the invalid field. It is a [protocol.Error] for a message of
+// another version, or with an unknown required feature. Then n has its kind, its names and the
+// sender, if these are valid.
 func (n *connMsg) parse(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) < connMsgMinLen || len(b) > connMsgMaxLen {
+	*n = connMsg{}
+	if len(b) <= connMsgOffFeatures+connMsgSumLen {
 		return fmt.Errorf("connection message of %d bytes, want %d to %d: %w", len(b), connMsgMinLen, connMsgMaxLen, ucs.ErrInvalid)
 	}
 	if err := nic.VerifyChecksum(b); err != nil {
 		return fmt.Errorf("connection message: %w: %w", err, ucs.ErrInvalid)
 	}
+	refusal := connFormat.Check(b[connMsgOffVersion], protocol.Features(b[connMsgOffFeatures]))
+	if len(b) < connMsgMinLen || len(b) > connMsgMaxLen {
+		return cmp.Or(refusal, fmt.Errorf("connection message of %d bytes, want %d to %d: %w", len(b), connMsgMinLen, connMsgMaxLen, ucs.ErrInvalid))
+	}
+	if err := n.from.parse(uct.Address{Device: b[connMsgOffPort:connMsgOffIface], Iface: b[connMsgOffIface : len(b)-connMsgSumLen]}); err != nil {
+		return cmp.Or(refusal, err)
+	}
+	if refusal != nil {
+		n.msg = machine.Msg{Kind: machine.MsgKind(b[connMsgOffKind]), From: le.Uint64(b[connMsgOffFrom:]), To: le.Uint64(b[connMsgOffTo:])}
+		return refusal
+	}
 	flags := msgFlags(b[connMsgOffFlags])
-	if b[0] != connMsgVersion || flags&^knownFlags != 0 {
-		return fmt.Errorf("connection message of version %d with flags %#x: %w", b[0], byte(flags), ucs.ErrInvalid)
+	if flags&^knownFlags != 0 {
+		return fmt.Errorf("connection message with flags %#x: %w", byte(flags), ucs.ErrInvalid)
 	}
 	*n = connMsg{
+		from: n.from,
 		msg: machine.Msg{
 			Kind: machine.MsgKind(b[connMsgOffKind]), Worker: [16]byte(b[connMsgOffWorker:connMsgOffFrom]),
 			From: le.Uint64(b[connMsgOffFrom:]), To: le.Uint64(b[connMsgOffTo:]),
@@ -166,5 +194,8 @@ func (n *connMsg) parse(b []byte) error {
 	if n.msg.From == 0 || n.qpInfo.qpn > verbs.MulticastQPN || n.qpInfo.psn >= 1<<24 {
 		return fmt.Errorf("connection message of connection %d with queue pair %#x: %w", n.msg.From, uint32(n.qpInfo.qpn), ucs.ErrInvalid)
 	}
-	return n.from.parse(uct.Address{Device: b[connMsgOffPort:connMsgOffIface], Iface: b[connMsgOffIface : len(b)-connMsgSumLen]})
+	if n.msg.Kind == machine.MsgReject {
+		n.refused, n.qpInfo.qpn = protocol.Features(n.qpInfo.qpn), 0
+	}
+	return nil
 }

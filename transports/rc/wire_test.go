@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/ucs/protocol/protocoltest"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
 )
@@ -34,10 +35,19 @@ func TestNote(t *testing.T) {
 	n := someNote()
 	b := n.append(nil)
 	require.Len(t, b, connMsgMinLen)
-	require.Equal(t, "02"+"05"+"01"+"00"+"01020300000000000000000000000000"+"1817161514131211"+"2827262524232221"+
+	require.Equal(t, "03"+"05"+"01"+"00"+"01020300000000000000000000000000"+"1817161514131211"+"2827262524232221"+
 		"03000000"+"05000000"+"32313000"+"42414000"+
-		"03000500"+"00200000"+"00000000000000000000ffff7f000001"+"9897969594939291"+"94b2a8b1"+
+		"04000005"+"00200000"+"00000000000000000000ffff7f000001"+"9897969594939291"+"6ab90e64"+
 		"09080700000000000000000000000000"+"535251"+"8181"+"a187fbb2", hex.EncodeToString(b[:len(b)-connMsgSumLen]))
+	protocoltest.Run(t, protocoltest.Golden{
+		Format: &connFormat, File: "migrate", Version: connMsgOffVersion, Features: connMsgOffFeatures, Bytes: b, Want: n,
+		Seal: func(b []byte) []byte { return nic.AppendChecksum(b[:len(b)-connMsgSumLen], 0) },
+		Decode: func(b []byte) (any, error) {
+			var n connMsg
+			err := n.parse(b)
+			return n, err
+		},
+	})
 	var got connMsg
 	require.NoError(t, got.parse(b))
 	require.Equal(t, n, got)
@@ -67,6 +77,17 @@ func TestNote(t *testing.T) {
 	n = someNote()
 	n.qpInfo.psn = 1 << 24
 	require.Error(t, got.parse(n.append(nil)), "a packet number of 25 bits")
+}
+
+// TestRejectBytes: the features that an OPEN requires and its receiver does not know.
+func TestRejectBytes(t *testing.T) {
+	n := someNote()
+	n.msg.Kind, n.refused, n.qpInfo.qpn = machine.MsgReject, 1<<2, 0
+	b := n.append(nil)
+	require.Equal(t, "04000000", hex.EncodeToString(b[connMsgOffQPN:connMsgOffPSN]))
+	var got connMsg
+	require.NoError(t, got.parse(b))
+	require.Equal(t, n, got)
 }
 
 func FuzzNote(f *testing.F) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
 )
@@ -175,7 +176,7 @@ func (s *keyServer) makeRoom() bool {
 // serveConn serves up to maxPerEvent requests of a connection. It returns false if the
 // connection must be closed.
 func (s *keyServer) serveConn(c *keyConn) bool {
-	var buf [requestLen + 1]byte // one more byte, to detect a request that is too long
+	var buf [4 * requestLen]byte // another version may be longer
 	for range maxPerEvent {
 		n, fds, err := c.Recv(buf[:])
 		if errors.Is(err, shmem.ErrWouldBlock) {
@@ -198,7 +199,10 @@ func (s *keyServer) serveConn(c *keyConn) bool {
 func (s *keyServer) reply(c *keyConn, b []byte) error {
 	var a keyRequest
 	if err := a.parse(b); err != nil {
-		r := keyReply{status: keyBadVersion}
+		r := keyReply{status: keyUnsupported}
+		if e, ok := errors.AsType[*protocol.Error](err); ok {
+			r.refused = e.Features
+		}
 		return errors.Join(err, c.Send(r.append(nil)))
 	}
 	if a.domain != s.d.id {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol/protocoltest"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
 )
@@ -48,11 +49,34 @@ func TestKeyWireDamage(t *testing.T) {
 	}
 	for i := range len(b) * 8 {
 		b[i/8] ^= 1 << (i % 8)
-		if err := s.parse(b); err == nil {
+		if err := s.parse(b); err == nil && (i < 6*8+4 || i >= 7*8) { // else an optional feature
 			assert.NotEqual(t, keyOK, s.status, "bit %d", i)
 		}
 		b[i/8] ^= 1 << (i % 8)
 	}
+}
+
+func TestKeyWireVersions(t *testing.T) {
+	a := keyRequest{wantTable: true, domain: uct.UUID{1, 15: 2}, slot: 3, gen: 0x1122334455667788}
+	protocoltest.Run(t, protocoltest.Golden{
+		Format: &keyServerFormat, File: "key-request", Version: 4, Features: 6, Bytes: a.append(nil), Want: a,
+		Decode: func(b []byte) (any, error) {
+			var q keyRequest
+			err := q.parse(b)
+			return q, err
+		},
+	})
+	r := keyReply{status: keyOK, region: mapped.PackedKey{Kind: mapped.Allocated, Domain: a.domain, Gen: a.gen, Slot: 3, PID: 77, Base: 4096, Len: 10, Socket: "@x"}}
+	protocoltest.Run(t, protocoltest.Golden{
+		Format: &keyServerFormat, File: "key-reply", Version: 4, Features: 6, Bytes: r.append(nil), Want: r,
+		Decode: func(b []byte) (any, error) {
+			var q keyReply
+			err := q.parse(b)
+			return q, err
+		},
+	})
+	r = keyReply{status: keyUnsupported, refused: 1 << 2}
+	require.EqualError(t, r.parse(r.append(nil)), "key request of shm of version 1 requires feature 2, which the peer (version 1) does not know")
 }
 
 func FuzzKeyAsk(f *testing.F) {
@@ -62,6 +86,7 @@ func FuzzKeyAsk(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var q keyRequest
 		if q.parse(b) == nil {
+			b[6] = 0 // optional features
 			assert.Equal(t, b, q.append(nil))
 		}
 	})
@@ -74,7 +99,9 @@ func FuzzKeyReply(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var q keyReply
 		if q.parse(b) == nil && q.status == keyOK {
-			assert.Equal(t, b, q.append(nil))
+			var again keyReply
+			assert.NoError(t, again.parse(q.append(nil)))
+			assert.Equal(t, q, again)
 		}
 	})
 }
@@ -137,6 +164,9 @@ func TestKeyServerGarbage(t *testing.T) {
 		{"short", []byte("GUXQ"), nil, "GUXR\x01\x03"},
 		{"another magic", append([]byte("HTTP"), good.append(nil)[4:]...), nil, "GUXR\x01\x03"},
 		{"version", append([]byte("GUXQ\x02"), good.append(nil)[5:]...), nil, "GUXR\x01\x03"},
+		{"longer version", append(append([]byte("GUXQ\x02"), good.append(nil)[5:]...), 1, 2, 3, 4), nil, "GUXR\x01\x03"},
+		{"required feature", append([]byte("GUXQ\x01\x01\x04"), good.append(nil)[7:]...), nil, "GUXR\x01\x03\x00\x04"},
+		{"optional feature", append([]byte("GUXQ\x01\x01\x80"), good.append(nil)[7:]...), nil, "GUXR\x01\x00"},
 		{"long", make([]byte, 4000), nil, ""},
 		{"with descriptors", good.append(nil), []int{0, 1, 2}, "GUXR\x01\x00"},
 		{"silent", nil, nil, ""},
@@ -163,7 +193,7 @@ func TestKeyServerGarbage(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, -1, g.table)
 	g.close()
-	assert.EqualValues(t, 3, server.refused.Load())
+	assert.EqualValues(t, 5, server.refused.Load())
 	require.Eventually(t, func() bool { now, _ := open(t); return now == fds }, patience, time.Millisecond)
 	require.NoError(t, m.Close())
 }

@@ -220,11 +220,17 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 	good := connMsg{kind: kindOpen, pair: 3, conn: 1, cells: uint32(f.layout.Cells), bulk: uint32(f.layout.Bulk)}
 	wild := good
 	wild.cells = 1 << 31
+	later, requires := good.append(nil), good.append(nil)
+	later[4]++
+	requires[5] = 1 << 2
 	for name, tc := range map[string]struct {
 		b    []byte
 		fds  []int
 		want string
 	}{
+		"later version":     {later, nil, "connection message of shm has version 4, this program knows version 3"},
+		"later, longer":     {append(later, make([]byte, 100)...), nil, "has version 4, this program knows version 3"},
+		"required feature":  {requires, nil, "version 3 requires feature 2, which this program (version 3) does not know"},
 		"garbage":           {[]byte("GET / HTTP/1.1\r\n\r\nHost: somewhere"), nil, "not goucx's"},
 		"no descriptors":    {good.append(nil), nil, "0 descriptors"},
 		"geometry":          {wild.append(nil), []int{seg.FD(), seg.FD(), ev.Share()}, "cells"},
@@ -249,6 +255,28 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 	}
 	require.Zero(t, f.Len())
 	require.Equal(t, before, countFDs(t)-6, "descriptors")
+}
+
+// A peer of another version refuses this side's OPEN: the endpoint fails, and the reason names both
+// versions.
+func TestRefusedByAnotherVersion(t *testing.T) {
+	var r recorder
+	f, other := openTest(t, &r), openTest(t, new(recorder))
+	e := connectTest(t, f, other)
+	require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+	var sock *shmem.Conn
+	until(t, func() bool {
+		c, err := other.listener.Accept() // in place of other
+		sock = c
+		return err == nil
+	}, f)
+	defer sock.Close() //nolint:errcheck // the test is over
+	reject := other.newConnMsg(kindReject, 0).append(nil)
+	reject[4]++
+	require.NoError(t, sock.Send(reject))
+	until(t, func() bool { return len(r.failures) == 1 }, f)
+	require.ErrorIs(t, r.failures[0].Err, ucs.ErrUnsupported)
+	require.ErrorContains(t, r.failures[0].Err, "connection message of shm has version 4, this program knows version 3")
 }
 
 // TestGarbageInTheRingFailsThatPeerAlone writes into a live connection.

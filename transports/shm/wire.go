@@ -7,13 +7,14 @@ import (
 
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
 )
 
 // Messages on a connection's socket, little-endian:
 //
-//	0  magic u32 | 4 version u16 | 6 kind u8 | 7 flags u8
+//	0  magic u32 | 4 version u8 | 5 features u8 | 6 kind u8 | 7 flags u8
 //	8  name of the sender's iface [8]
 //	16 slot u16 in the sender's doorbell page | 18 reserved
 //	20 cells u32 | 24 bulk u32 (bytes) of each ring of the ring pair in this message
@@ -26,12 +27,13 @@ import (
 // pipe. ACCEPT and OPEN_CROSSED carry the acceptor's doorbell page and wake pipe; ACCEPT
 // also carries ring pair old, if that is set. MIGRATE carries the ring pair.
 const (
-	connMagic   = 0x78637567 // "gucx"
-	connVersion = 3
-	connMsgLen  = 64
-	maxReason   = 200
-	maxConnMsg  = connMsgLen + maxReason
+	connMagic  = 0x78637567 // "gucx"
+	connMsgLen = 64
+	maxReason  = 200
+	maxConnMsg = connMsgLen + maxReason
 )
+
+var connFormat = protocol.Format{Name: "connection message of shm", Version: 3}
 
 // msgKind is the type of a message.
 type msgKind uint8
@@ -113,8 +115,7 @@ func (h *connMsg) machineMsg() machine.Msg {
 
 func (h *connMsg) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, connMagic)
-	b = binary.LittleEndian.AppendUint16(b, connVersion)
-	b = append(b, byte(h.kind), h.flags)
+	b = append(b, connFormat.Version, 0, byte(h.kind), h.flags)
 	b = append(b, h.name[:]...)
 	b = binary.LittleEndian.AppendUint16(b, h.slot)
 	b = binary.LittleEndian.AppendUint16(b, 0)
@@ -129,6 +130,9 @@ func (h *connMsg) append(b []byte) []byte {
 }
 
 // parseConnMsg decodes and validates a message, except for the geometry of its ring pair.
+//
+// Errors: a [protocol.Error] for a message of another version, or with an unknown required feature;
+// else ucs.ErrInvalid with the invalid field.
 func parseConnMsg(b []byte) (h connMsg, err error) {
 	if len(b) < 8 || len(b) > maxConnMsg {
 		return h, fmt.Errorf("connection message of %d bytes: %w", len(b), ucs.ErrInvalid)
@@ -136,8 +140,8 @@ func parseConnMsg(b []byte) (h connMsg, err error) {
 	if m := binary.LittleEndian.Uint32(b); m != connMagic {
 		return h, fmt.Errorf("connection message begins with %#x, not goucx's: %w", m, ucs.ErrInvalid)
 	}
-	if v := binary.LittleEndian.Uint16(b[4:]); v != connVersion {
-		return h, fmt.Errorf("peer speaks version %d of the shm connection, this side version %d: use one version of goucx on a host: %w", v, connVersion, ucs.ErrUnsupported)
+	if err := connFormat.Check(b[4], protocol.Features(b[5])); err != nil {
+		return h, err
 	}
 	if len(b) < connMsgLen {
 		return h, fmt.Errorf("connection message of %d bytes: %w", len(b), ucs.ErrInvalid)
@@ -173,12 +177,14 @@ func parseConnMsg(b []byte) (h connMsg, err error) {
 const (
 	requestMagic = 0x51585547 // "GUXQ"
 	replyMagic   = 0x52585547 // "GUXR"
-	keyVersion   = 1
 
 	requestLen     = 40
 	replyHeaderLen = 8
 	maxReply       = replyHeaderLen + mapped.MaxKey
 )
+
+// keyServerFormat is the format of requests and of replies.
+var keyServerFormat = protocol.Format{Name: "key request of shm", Version: 1}
 
 // keyRequest is a request for a region.
 type keyRequest struct {
@@ -195,7 +201,7 @@ func (a *keyRequest) append(b []byte) []byte {
 	if a.wantTable {
 		flags = 1
 	}
-	b = append(b, keyVersion, flags, 0, 0)
+	b = append(b, keyServerFormat.Version, flags, 0, 0)
 	b = append(b, a.domain[:]...)
 	b = le.AppendUint32(b, a.slot)
 	b = le.AppendUint32(b, 0)
@@ -206,16 +212,19 @@ var errRequest = errors.New("bad key request")
 
 func (a *keyRequest) parse(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) != requestLen {
+	if len(b) < replyHeaderLen {
 		return fmt.Errorf("%w: %d bytes, want %d", errRequest, len(b), requestLen)
 	}
 	if m := le.Uint32(b); m != requestMagic {
 		return fmt.Errorf("%w: magic %#x", errRequest, m)
 	}
-	if b[4] != keyVersion {
-		return fmt.Errorf("%w: version %d, this program knows %d", errRequest, b[4], keyVersion)
+	if err := keyServerFormat.Check(b[4], protocol.Features(b[6])); err != nil {
+		return err
 	}
-	if b[5] > 1 || b[6] != 0 || b[7] != 0 || le.Uint32(b[28:]) != 0 {
+	if len(b) != requestLen {
+		return fmt.Errorf("%w: %d bytes, want %d", errRequest, len(b), requestLen)
+	}
+	if b[5] > 1 || b[7] != 0 || le.Uint32(b[28:]) != 0 {
 		return fmt.Errorf("%w: unknown flags", errRequest)
 	}
 	*a = keyRequest{wantTable: b[5] == 1, domain: uct.UUID(b[8:24]), slot: le.Uint32(b[24:]), gen: le.Uint64(b[32:])}
@@ -229,14 +238,14 @@ const (
 	keyOK          keyStatus = iota
 	keyWrongDomain           // the socket belongs to another domain
 	keyRevoked               // the region was revoked or closed
-	keyBadVersion            // unknown version or format of the request
+	keyUnsupported           // another version, an unknown feature, or not a request
 	numKeyStatuses
 )
 
 var keyStatusErrs = [numKeyStatuses]error{
 	keyWrongDomain: fmt.Errorf("the key server belongs to another domain: %w", ucs.ErrRemoteAccess),
 	keyRevoked:     fmt.Errorf("the region was revoked or closed: %w", ucs.ErrRemoteAccess),
-	keyBadVersion:  fmt.Errorf("the owner does not support this request: use one version of goucx on a host: %w", ucs.ErrUnsupported),
+	keyUnsupported: fmt.Errorf("the owner does not support this request: %w", ucs.ErrUnsupported),
 }
 
 // keyReply is the reply to a request. With keyOK the region's packed key follows, and
@@ -244,12 +253,14 @@ var keyStatusErrs = [numKeyStatuses]error{
 // allocated.
 type keyReply struct {
 	status keyStatus
-	region mapped.PackedKey
+	// refused are the required features of the request that the owner does not know.
+	refused protocol.Features
+	region  mapped.PackedKey
 }
 
 func (r *keyReply) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, replyMagic)
-	b = append(b, keyVersion, byte(r.status), 0, 0)
+	b = append(b, keyServerFormat.Version, byte(r.status), 0, byte(r.refused))
 	if r.status == keyOK {
 		b = r.region.Append(b)
 	}
@@ -262,14 +273,19 @@ func (r *keyReply) parse(b []byte) error {
 	if len(b) < replyHeaderLen {
 		return fmt.Errorf("%w: %d bytes", errReply, len(b))
 	}
-	if m := binary.LittleEndian.Uint32(b); m != replyMagic || b[4] != keyVersion {
-		return fmt.Errorf("%w: magic %#x, version %d", errReply, m, b[4])
+	if m := binary.LittleEndian.Uint32(b); m != replyMagic {
+		return fmt.Errorf("%w: magic %#x", errReply, m)
 	}
-	r.status = keyStatus(b[5])
-	if r.status >= numKeyStatuses || b[6] != 0 || b[7] != 0 {
+	if err := keyServerFormat.Check(b[4], protocol.Features(b[6])); err != nil {
+		return err
+	}
+	r.status, r.refused = keyStatus(b[5]), protocol.Features(b[7])
+	switch {
+	case r.status >= numKeyStatuses || r.refused != 0 && r.status != keyUnsupported:
 		return fmt.Errorf("%w: status %d", errReply, b[5])
-	}
-	if r.status != keyOK {
+	case r.refused != 0:
+		return &protocol.Error{Format: &keyServerFormat, Version: b[4], Features: r.refused, Local: true}
+	case r.status != keyOK:
 		return nil
 	}
 	if err := r.region.Parse(b[replyHeaderLen:]); err != nil {

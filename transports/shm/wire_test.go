@@ -2,22 +2,29 @@ package shm
 
 import (
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol/protocoltest"
 )
 
 var goldenHello = connMsg{kind: kindOpen, flags: flagFence, name: ifaceName{1, 2, 3, 4, 5, 6, 7, 8}, slot: 0x102, cells: 128, bulk: 7808, pair: 3, old: 2, worker: [16]byte{15: 9}, conn: 0x1122}
 
 func TestHelloGolden(t *testing.T) {
-	b := goldenHello.append(nil)
-	require.Equal(t, "67756378"+"0300"+"01"+"01"+"0102030405060708"+"0201"+"0000"+"80000000"+"801e0000"+"0300000002000000"+"00000000"+strings.Repeat("00", 15)+"09"+"2211000000000000", hex.EncodeToString(b))
-	h, err := parseConnMsg(b)
-	require.NoError(t, err)
-	require.Equal(t, goldenHello, h)
-	refuse := connMsg{kind: kindReject, reason: strings.Repeat("x", 500)}
-	h, err = parseConnMsg(refuse.append(nil))
+	decode := func(b []byte) (any, error) { return parseConnMsg(b) }
+	protocoltest.Run(t, protocoltest.Golden{
+		Format: &connFormat, File: "open", Version: 4, Features: 5, Bytes: goldenHello.append(nil), Want: goldenHello, Decode: decode,
+	})
+	refuse := connMsg{kind: kindReject, reason: "no ring", name: goldenHello.name}
+	protocoltest.Run(t, protocoltest.Golden{
+		Format: &connFormat, File: "reject", Version: 4, Features: 5, Bytes: refuse.append(nil), Want: refuse, Decode: decode,
+	})
+	refuse.reason = strings.Repeat("x", 500)
+	h, err := parseConnMsg(refuse.append(nil))
 	require.NoError(t, err)
 	require.Len(t, h.reason, maxReason)
 }
@@ -37,11 +44,10 @@ func TestHelloRefusesDamage(t *testing.T) {
 		b    []byte
 		want string
 	}{
-		"magic":   {spoil(0, 0), "not goucx's"},
-		"version": {spoil(4, 9), "version 9"},
-		"kind":    {spoil(6, 99), "unknown kind 99"},
-		"slot":    {spoil(17, 0xff), "slot"},
-		"tail":    {append(whole, 1), "65 bytes"},
+		"magic": {spoil(0, 0), "not goucx's"},
+		"kind":  {spoil(6, 99), "unknown kind 99"},
+		"slot":  {spoil(17, 0xff), "slot"},
+		"tail":  {append(whole, 1), "65 bytes"},
 	} {
 		_, err := parseConnMsg(tc.b)
 		require.ErrorContains(t, err, tc.want, name)
@@ -63,16 +69,36 @@ func FuzzHello(f *testing.F) {
 }
 
 func TestDeviceAddress(t *testing.T) {
+	golden, err := hex.DecodeString("0300" + "e8030000" + "000102030405060708090a0b0c0d0e0f" + "f0000040000000000000000000000000" + "8877665544332211")
+	require.NoError(t, err)
+	golden = appendCRC(golden)
+	protocoltest.Run(t, protocoltest.Golden{
+		Format: &deviceFormat, File: "device-address", Version: 0, Features: 1, Bytes: golden, Want: nil,
+		Decode: func(b []byte) (any, error) {
+			if len(b) == deviceLen {
+				b = appendCRC(b[:deviceLen-4])
+			}
+			if ok, why := compareDevice(golden, b); !ok {
+				return nil, fmt.Errorf("%s: %w", why, ucs.ErrUnsupported)
+			}
+			return nil, nil
+		},
+	})
+
 	mine := appendDeviceAddress(nil, "")
 	require.Len(t, mine, deviceLen)
 	ok, _ := compareDevice(mine, appendDeviceAddress(nil, ""))
 	require.True(t, ok)
 	for name, tc := range map[string]struct {
 		at   int
+		flip byte
 		want string
-	}{"version": {0, "version"}, "kind": {1, "UCX_SHM_SOCKET_DIR"}, "user": {2, "user"}, "host": {10, "another host"}, "namespace": {22, "network namespace"}} {
+	}{
+		"version": {0, 0x40, "version"}, "directory": {1, 1, "UCX_SHM_SOCKET_DIR"}, "feature": {1, 2, "requires feature 1"}, "user": {2, 0x40, "user"},
+		"host": {10, 0x40, "another host"}, "namespace": {22, 0x40, "network namespace"},
+	} {
 		b := append([]byte(nil), mine...)
-		b[tc.at] ^= 0x40
+		b[tc.at] ^= tc.flip
 		ok, why := compareDevice(mine, b)
 		require.False(t, ok, name)
 		require.Contains(t, why, tc.want, name)

@@ -7,19 +7,23 @@ import (
 	"hash/crc32"
 	"math"
 
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 )
 
-// Kind is the origin of a region's memory.
+// Kind is the origin of a region's memory. In a packed key it is a required feature bit: a peer that
+// does not know the kind cannot access the memory.
 type Kind uint8
 
 // Kinds. The values are part of the wire format.
 const (
 	// Allocated: memory of the domain, which peers map.
-	Allocated Kind = 1
+	Allocated Kind = 1 << 0
 	// Registered: memory of the program.
-	Registered Kind = 2
+	Registered Kind = 1 << 1
 )
+
+var keyFormat = protocol.Format{Name: "memory key of shm", Version: 1, Features: [8]string{0: "allocated memory", 1: "registered memory"}}
 
 // String returns the name of the kind in lower case.
 func (k Kind) String() string {
@@ -49,21 +53,20 @@ type PackedKey struct {
 
 // Layout of a packed key, little-endian; docs/wire/shm-key.md.
 const (
-	keyMagic   = 0x4b585547 // "GUXK"
-	keyVersion = 1
+	keyMagic = 0x4b585547 // "GUXK"
 
-	keyOffVersion = 4
-	keyOffKind    = 5
-	keyOffFlags   = 6
-	keyOffSocket  = 7 // length of the socket name
-	keyOffDomain  = 8
-	keyOffSlot    = 24
-	keyOffPID     = 28
-	keyOffGen     = 32
-	keyOffBase    = 40
-	keyOffLen     = 48
-	keyFixedLen   = 56
-	keySumLen     = 4
+	keyOffVersion  = 4
+	keyOffFeatures = 5 // with the kind
+	keyOffFlags    = 6
+	keyOffSocket   = 7 // length of the socket name
+	keyOffDomain   = 8
+	keyOffSlot     = 24
+	keyOffPID      = 28
+	keyOffGen      = 32
+	keyOffBase     = 40
+	keyOffLen      = 48
+	keyFixedLen    = 56
+	keySumLen      = 4
 
 	// MaxSocket is the maximum length of a Unix socket's name in the kernel.
 	MaxSocket = 107
@@ -89,7 +92,7 @@ func (p *PackedKey) Append(b []byte) []byte {
 	start := len(b)
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, keyMagic)
-	b = append(b, keyVersion, byte(p.Kind), byte(p.Flags), byte(len(p.Socket)))
+	b = append(b, keyFormat.Version, byte(p.Kind), byte(p.Flags), byte(len(p.Socket)))
 	b = append(b, p.Domain[:]...)
 	b = le.AppendUint32(b, p.Slot)
 	b = le.AppendUint32(b, p.PID)
@@ -102,17 +105,21 @@ func (p *PackedKey) Append(b []byte) []byte {
 
 // Parse decodes a packed key. b must be exactly the key. After an error p is undefined.
 //
-// Errors: ErrKey, with the invalid field.
+// Errors: ErrKey, with the invalid field, and a [protocol.Error].
 func (p *PackedKey) Parse(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) < keyFixedLen+keySumLen {
+	if len(b) <= keyOffFeatures {
 		return fmt.Errorf("%w: %d bytes, want at least %d", ErrKey, len(b), keyFixedLen+keySumLen)
 	}
 	if m := le.Uint32(b); m != keyMagic {
 		return fmt.Errorf("%w: magic %#x", ErrKey, m)
 	}
-	if v := b[keyOffVersion]; v != keyVersion {
-		return fmt.Errorf("%w: version %d, this program knows %d", ErrKey, v, keyVersion)
+	features := protocol.Features(b[keyOffFeatures])
+	if err := keyFormat.Check(b[keyOffVersion], features); err != nil {
+		return fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	if len(b) < keyFixedLen+keySumLen {
+		return fmt.Errorf("%w: %d bytes, want at least %d", ErrKey, len(b), keyFixedLen+keySumLen)
 	}
 	if n := KeyLen(int(b[keyOffSocket])); b[keyOffSocket] > MaxSocket || len(b) != n {
 		return fmt.Errorf("%w: %d bytes, its fields need %d", ErrKey, len(b), n)
@@ -122,7 +129,7 @@ func (p *PackedKey) Parse(b []byte) error {
 		return fmt.Errorf("%w: checksum %#x, want %#x", ErrKey, got, want)
 	}
 	*p = PackedKey{
-		Kind: Kind(b[keyOffKind]), Flags: uct.MemFlags(b[keyOffFlags]), Domain: uct.UUID(b[keyOffDomain:keyOffSlot]),
+		Kind: Kind(features & protocol.Required), Flags: uct.MemFlags(b[keyOffFlags]), Domain: uct.UUID(b[keyOffDomain:keyOffSlot]),
 		Slot: le.Uint32(b[keyOffSlot:]), PID: le.Uint32(b[keyOffPID:]), Gen: le.Uint64(b[keyOffGen:]),
 		Base: le.Uint64(b[keyOffBase:]), Len: le.Uint64(b[keyOffLen:]), Socket: string(body[keyFixedLen:]),
 	}

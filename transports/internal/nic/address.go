@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 )
@@ -22,12 +23,16 @@ type Address struct {
 
 // Layout of both parts, little-endian; docs/wire/rc.md.
 const (
-	addrVersion  = 3
-	addrGoucx    = 0x80 // flag in the byte of the fabric
-	addrOffSeg   = 4
-	addrOffGID   = 8
-	addrOffScope = 24
-	deviceLen    = 32 + checksumLen
+	addrOffVersion  = 0
+	addrOffFeatures = 1
+	addrOffKind     = 2 // the fabric, and addrGoucx
+	addrOffMTU      = 3 // MTU, long MTU << 4
+	addrOffSeg      = 4
+	addrOffGID      = 8
+	addrOffScope    = 24
+	deviceLen       = 32 + checksumLen
+
+	addrGoucx = 0x80
 
 	addrOffQPN      = 16
 	addrOffLID      = 19
@@ -45,6 +50,8 @@ const (
 	IfaceLenMax = ifaceLenProcess
 )
 
+var addressFormat = protocol.Format{Name: "device address of rc and ud", Version: 4}
+
 // AppendDevice appends the device part.
 func (a *Address) AppendDevice(b []byte) []byte {
 	start, le, p := len(b), binary.LittleEndian, a.Port
@@ -56,7 +63,7 @@ func (a *Address) AppendDevice(b []byte) []byte {
 	if p.Goucx {
 		kind |= addrGoucx
 	}
-	b = append(b, addrVersion, kind, byte(p.MTU), byte(p.LongMTU))
+	b = append(b, addressFormat.Version, 0, kind, byte(p.MTU|p.LongMTU<<4))
 	b = le.AppendUint32(b, a.Seg)
 	b = append(b, p.GID[:]...)
 	b = le.AppendUint64(b, p.ScopeID)
@@ -77,20 +84,26 @@ func (a *Address) AppendIface(b []byte) []byte {
 }
 
 // Parse decodes both parts, which must have exactly the right length. The error names the
-// invalid field.
+// invalid field. It is a [protocol.Error] for an address of another version, or with an unknown
+// required feature.
 func (a *Address) Parse(u uct.Address) error {
 	le, d, i := binary.LittleEndian, u.Device, u.Iface
+	if len(d) <= addrOffFeatures {
+		return fmt.Errorf("damaged address: device part of %d bytes, want %d", len(d), deviceLen)
+	}
+	if err := addressFormat.Check(d[addrOffVersion], protocol.Features(d[addrOffFeatures])); err != nil {
+		return err
+	}
 	if len(d) != deviceLen {
 		return fmt.Errorf("damaged address: device part of %d bytes, want %d", len(d), deviceLen)
 	}
 	if err := VerifyChecksum(d); err != nil {
 		return fmt.Errorf("damaged address: device part: %w", err)
 	}
-	if d[0] != addrVersion {
-		return fmt.Errorf("peer's device address has version %d, want %d", d[0], addrVersion)
-	}
 	p := PortAddress{
-		Fabric: Fabric(d[1] &^ addrGoucx), Goucx: d[1]&addrGoucx != 0, MTU: verbs.MTU(d[2]), LongMTU: verbs.MTU(d[3]), GID: verbs.GID(d[addrOffGID:addrOffScope]), ScopeID: le.Uint64(d[addrOffScope:]),
+		Fabric: Fabric(d[addrOffKind] &^ addrGoucx), Goucx: d[addrOffKind]&addrGoucx != 0,
+		MTU: verbs.MTU(d[addrOffMTU] & 0xf), LongMTU: verbs.MTU(d[addrOffMTU] >> 4),
+		GID: verbs.GID(d[addrOffGID:addrOffScope]), ScopeID: le.Uint64(d[addrOffScope:]),
 	}
 	want := ifaceLen
 	if p.Fabric == FabricProcess {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -21,22 +22,24 @@ type packedKey struct {
 
 // Layout of a packed key, little-endian; docs/wire/rc.md.
 const (
-	keyMagic   = 0x52585547 // "GUXR"
-	keyVersion = 1
+	keyMagic = 0x52585547 // "GUXR"
 
-	keyOffVersion = 4
-	keyOffFlags   = 5
-	keyOffRKey    = 8
-	keyOffBase    = 12
-	keyOffSize    = 20
-	keyOffSum     = 28
-	packedKeyLen  = keyOffSum + checksumLen
+	keyOffVersion  = 4
+	keyOffFlags    = 5
+	keyOffFeatures = 6
+	keyOffRKey     = 8
+	keyOffBase     = 12
+	keyOffSize     = 20
+	keyOffSum      = 28
+	packedKeyLen   = keyOffSum + checksumLen
 )
+
+var keyFormat = protocol.Format{Name: "memory key of rc", Version: 1}
 
 func (p *packedKey) append(b []byte) []byte {
 	start, le := len(b), binary.LittleEndian
 	b = le.AppendUint32(b, keyMagic)
-	b = append(b, keyVersion, byte(p.flags), 0, 0)
+	b = append(b, keyFormat.Version, byte(p.flags), 0, 0)
 	b = le.AppendUint32(b, p.rkey)
 	b = le.AppendUint64(b, p.base)
 	b = le.AppendUint64(b, p.size)
@@ -45,17 +48,20 @@ func (p *packedKey) append(b []byte) []byte {
 
 // parse decodes a packed key. b must be exactly the key.
 //
-// Errors: ErrKey, with the invalid field.
+// Errors: ErrKey, with the invalid field, and a [protocol.Error].
 func (p *packedKey) parse(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) != packedKeyLen {
+	if len(b) <= keyOffFeatures {
 		return fmt.Errorf("%w: %d bytes, want %d", ErrKey, len(b), packedKeyLen)
 	}
 	if m := le.Uint32(b); m != keyMagic {
 		return fmt.Errorf("%w: magic %#x", ErrKey, m)
 	}
-	if v := b[keyOffVersion]; v != keyVersion {
-		return fmt.Errorf("%w: version %d, this program knows %d", ErrKey, v, keyVersion)
+	if err := keyFormat.Check(b[keyOffVersion], protocol.Features(b[keyOffFeatures])); err != nil {
+		return fmt.Errorf("%w: %w", ErrKey, err)
+	}
+	if len(b) != packedKeyLen {
+		return fmt.Errorf("%w: %d bytes, want %d", ErrKey, len(b), packedKeyLen)
 	}
 	if err := VerifyChecksum(b); err != nil {
 		return fmt.Errorf("%w: %w", ErrKey, err)
@@ -65,7 +71,7 @@ func (p *packedKey) parse(b []byte) error {
 		base: le.Uint64(b[keyOffBase:]), size: le.Uint64(b[keyOffSize:]),
 	}
 	switch {
-	case p.flags&^uct.MemRemote != 0 || b[keyOffFlags+1]|b[keyOffFlags+2] != 0:
+	case p.flags&^uct.MemRemote != 0 || b[keyOffFeatures+1] != 0:
 		return fmt.Errorf("%w: flags %#x", ErrKey, b[keyOffFlags:keyOffRKey])
 	case p.size == 0 || p.size > math.MaxInt || p.base > math.MaxUint64-p.size:
 		return fmt.Errorf("%w: %d bytes at %#x", ErrKey, p.size, p.base)

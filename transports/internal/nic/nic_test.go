@@ -10,6 +10,7 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol/protocoltest"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft"
@@ -185,13 +186,31 @@ func TestPackedKey(t *testing.T) {
 	}
 }
 
+func TestPackedKeyVersions(t *testing.T) {
+	p := packedKey{flags: uct.MemRemote, rkey: 0x01020304, base: 0x1000, size: 77}
+	protocoltest.Run(t, protocoltest.Golden{
+		Format: &keyFormat, File: "key", Version: keyOffVersion, Features: keyOffFeatures,
+		Bytes: p.append(nil), Want: p, Seal: resum,
+		Decode: func(b []byte) (any, error) {
+			var got packedKey
+			err := got.parse(b)
+			return got, err
+		},
+	})
+}
+
 func FuzzPackedKey(f *testing.F) {
 	p := packedKey{flags: uct.MemRemotePut, rkey: 1, base: 4096, size: 1}
 	f.Add(p.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p packedKey
 		if p.parse(b) == nil {
-			assert.Equal(t, b, p.append(nil))
+			if b[keyOffFeatures] == 0 {
+				assert.Equal(t, b, p.append(nil))
+			}
+			var again packedKey
+			assert.NoError(t, again.parse(p.append(nil)))
+			assert.Equal(t, p, again)
 		}
 	})
 }
