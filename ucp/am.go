@@ -123,7 +123,7 @@ func (a *amState) init(w *thread, multi bool) {
 	a.m.w = w
 	a.m.From = Endpoint{w, 0}
 	a.multi = multi
-	a.closeEndpoint = func(c Completion) { _ = Endpoint{w, c.Cookie}.closeNow(ErrClosed) }
+	a.closeEndpoint = func(c Completion) { _ = Endpoint{w, c.Cookie}.closeNow(ErrClosed, nil) }
 	a.retainer.w = w
 }
 
