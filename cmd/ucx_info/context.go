@@ -17,8 +17,8 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// features maps the letters of -u. Active messages need what tags need.
-var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag, 'm': ucp.FeatureTag}
+// features maps the letters of -u.
+var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag, 'm': ucp.FeatureAM}
 
 // parseFeatures parses -u; no feature means all. UCX's modifiers w and e have no effect: workers
 // always support wake-up, and endpoints always have error handling.
