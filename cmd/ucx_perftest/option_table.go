@@ -113,7 +113,7 @@ var groups = []group{
 			value: func(o *options) pflag.Value { return boolValue(&o.style.Percentiles) },
 		},
 		{
-			letter: "q", long: "quiet", help: []string{"print no notes and warnings"},
+			letter: "q", long: "quiet", line: true, help: []string{"print no notes and warnings"},
 			value: func(o *options) pflag.Value { return boolValue(&o.quiet) },
 		},
 		{

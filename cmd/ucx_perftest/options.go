@@ -48,6 +48,8 @@ type option struct {
 	// test: the option describes the test. It may stand in a batch file and must be equal on both
 	// sides.
 	test bool
+	// line: the option may stand in a line of a batch file too, without an effect on the other side.
+	line bool
 	// refused is the reason why goucx does not support an option of UCX; "": it does.
 	refused string
 	// also: an API outside the group's whose tests use the option.
@@ -92,7 +94,7 @@ func (r *option) parser(o *options) pflag.Value {
 	switch {
 	case r.refused != "":
 		return errorValue(unsupported(r.refused))
-	case o.onlyTests && !r.test:
+	case o.onlyTests && !r.test && !r.line:
 		return errorValue(errors.New("belongs on the command line, not in a batch file"))
 	}
 	return r.value(o)
@@ -101,7 +103,7 @@ func (r *option) parser(o *options) pflag.Value {
 // parse parses a command line, or the options of a line of a batch file.
 func (o *options) parse(args []string) error {
 	fs := o.flags()
-	if err := fs.Parse(joinErrorMode(args)); err != nil {
+	if err := fs.Parse(o.joinErrorMode(args)); err != nil {
 		return nameOption(err)
 	}
 	for _, g := range groups {
@@ -123,7 +125,8 @@ const errorModes = "none peer failover"
 var bareError = regexp.MustCompile(`^(-[BCIUlozyNfvqV6]*e)(none|peer|failover|)$`)
 
 // joinErrorMode returns args with each -e and its mode in one word, as pflag reads an optional value.
-func joinErrorMode(args []string) []string {
+// In a line of a batch file any word is one: a host name cannot stand there.
+func (o *options) joinErrorMode(args []string) []string {
 	var joined []string
 	for i := 0; i < len(args); i++ {
 		m := bareError.FindStringSubmatch(args[i])
@@ -134,7 +137,7 @@ func joinErrorMode(args []string) []string {
 			joined = append(joined, args[i])
 		case m[2] != "":
 			joined = append(joined, m[1]+"="+m[2])
-		case i+1 < len(args) && contains(strings.Fields(errorModes), args[i+1]):
+		case i+1 < len(args) && (contains(strings.Fields(errorModes), args[i+1]) || o.onlyTests && !strings.HasPrefix(args[i+1], "-")):
 			joined = append(joined, m[1]+"="+args[i+1])
 			i++
 		default:
@@ -152,7 +155,7 @@ func nameOption(err error) error {
 	}
 	f := e.GetFlag()
 	r := option{letter: f.Shorthand, long: f.Name}
-	if f.NoOptDefVal != "" {
+	if f.NoOptDefVal == e.GetValue() {
 		return fmt.Errorf("%s: %w", r.name(), e.Unwrap())
 	}
 	return fmt.Errorf("%s %q: %w", r.name(), e.GetValue(), e.Unwrap())

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/goucx/goucx/perf"
 )
@@ -94,6 +96,9 @@ func (s step) with(l batchLine) step {
 
 // refuse records in one line why the step cannot run.
 func (s *step) refuse(name string, err error) {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		name = strconv.Quote(name) // the file is no text
+	}
 	s.refused = fmt.Errorf("%s, %s: %w", s.where, name, inLine{err})
 }
 
