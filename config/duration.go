@@ -43,7 +43,7 @@ func Duration(minimum, maximum time.Duration) Parser[time.Duration] {
 			}
 			return d, between(d, minimum, maximum, formatDuration)
 		},
-		Format:  formatDuration,
+		Format:  formatTime,
 		Allowed: allowed,
 	}
 }
@@ -66,6 +66,22 @@ func parseDuration(text string) (time.Duration, error) {
 		}
 	}
 	return 0, errSyntax
+}
+
+// formatTime returns UCX's spelling, microseconds with two decimals: "2000000.00us". Where these are
+// not exact it has more, and none where a fraction would not be read back.
+func formatTime(d time.Duration) string {
+	switch {
+	case d == Forever:
+		return wordInf
+	case d > 1<<53:
+		return strconv.FormatInt(int64(d), 10) + "ns"
+	}
+	decimals := 2
+	if d%(10*time.Nanosecond) != 0 {
+		decimals = 3
+	}
+	return strconv.FormatFloat(float64(d)/1e3, 'f', decimals, 64) + "us"
 }
 
 // formatDuration returns the exact spelling in the longest unit that divides d.

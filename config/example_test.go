@@ -47,7 +47,7 @@ func ExampleSet_WriteConf() {
 	}
 	// Output:
 	// UCX_STRICT=n
-	// UCX_LOG_LEVEL=warn
+	// UCX_LOG_LEVEL=WARN
 	// UCX_LOG_FILE=
 	// UCX_WARN_UNUSED_ENV_VARS=y
 }

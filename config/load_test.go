@@ -186,7 +186,7 @@ func TestBadValues(t *testing.T) {
 	require.Error(t, err)
 	text := err.Error()
 	for _, want := range []string{
-		`UCX_SEG_SIZE: bad value "huge" from ` + filepath.Join(dir, "ucx.conf") + ":2: not understood; allowed: bytes from 64 to 1g",
+		`UCX_SEG_SIZE: bad value "huge" from ` + filepath.Join(dir, "ucx.conf") + ":2: not understood; allowed: bytes from 64 to 1G",
 		`UCX_SHM_RING_CELLS: bad value "1" from ` + filepath.Join(dir, "goucx.json") + ":shm.ring_cells: out of range 2 to 65536",
 		`UCX_TLS: bad value "^" from environment UCX_TLS: ^ without a name; allowed: a comma list of transports`,
 		`UCX_RC_VERBS_TX_QUEUE_LEN (which inherits UCX_IB_TX_QUEUE_LEN): bad value "0" from environment UCX_IB_TX_QUEUE_LEN`,
@@ -287,7 +287,7 @@ func TestAll(t *testing.T) {
 		names = append(names, v.Name)
 		if v.Name == "SEG_SIZE" {
 			assert.Equal(t, Value{
-				Section: "test", Name: "SEG_SIZE", Text: "8m", Default: "8k", Unit: "bytes",
+				Section: "test", Name: "SEG_SIZE", Text: "8M", Default: "8K", Unit: "bytes",
 				Help: "Size of a segment.", Allowed: testSeg.Allowed(), Origin: Origin{Env, "UCX_SEG_SIZE"},
 			}, v)
 		}

@@ -1,11 +1,12 @@
 package config
 
+import "strings"
+
 // The rows of this package; every Set contains them.
 var (
 	StrictMode = New("STRICT", "n", Bool(), "",
 		"Refuse settings of unknown name, and those of UCX that goucx does not use, instead of warning about them.")
-	LogLevel = New("LOG_LEVEL", "warn",
-		Enum("fatal", "error", "warn", "diag", "info", "debug", "trace", "req", "data", "async", "func", "poll"), "",
+	LogLevel = New("LOG_LEVEL", "WARN", logLevels(), "",
 		"Log messages of this level and above. diag counts as info, what lies beyond trace as trace.")
 	LogFile = New("LOG_FILE", "", String(), "",
 		"File that log messages are appended to, or stdout; empty: standard error. "+
@@ -16,4 +17,11 @@ var (
 
 func ownTable() Table {
 	return Table{Section: "general", Settings: []Setting{StrictMode, LogLevel, LogFile, WarnUnused}}
+}
+
+// logLevels parses the names of UCX's log levels, and formats them in capitals as UCX does.
+func logLevels() Parser[string] {
+	p := Enum("fatal", "error", "warn", "diag", "info", "debug", "trace", "req", "data", "async", "func", "poll")
+	p.Format = strings.ToUpper
+	return p
 }

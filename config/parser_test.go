@@ -88,21 +88,21 @@ func TestString(t *testing.T) {
 func TestSize(t *testing.T) {
 	checkParser(t, Size(0, Inf), []good[Bytes]{
 		{"0", 0, "0"},
-		{"8192", 8192, "8k"},
+		{"8192", 8192, "8K"},
 		{"8193", 8193, "8193"},
-		{"8k", 8192, "8k"},
-		{"8KB", 8192, "8k"},
-		{"8 kb", 8192, "8k"},
+		{"8k", 8192, "8K"},
+		{"8KB", 8192, "8K"},
+		{"8 kb", 8192, "8K"},
 		{"17b", 17, "17"},
-		{"3M", 3 << 20, "3m"},
-		{"2gb", 2 << 30, "2g"},
-		{"1t", 1 << 40, "1t"},
-		{"2048t", 1 << 51, "2048t"},
+		{"3M", 3 << 20, "3M"},
+		{"2gb", 2 << 30, "2G"},
+		{"1t", 1 << 40, "1T"},
+		{"2048t", 1 << 51, "2048T"},
 		{"1.5k", 1536, "1536"},
 		{"1e3", 1000, "1000"},
-		{"1KiB", 1024, "1k"},
-		{"3 Gi", 3 << 30, "3g"},
-		{"0x1000", 4096, "4k"},
+		{"1KiB", 1024, "1K"},
+		{"3 Gi", 3 << 30, "3G"},
+		{"0x1000", 4096, "4K"},
 		{" 0XfF", 255, "255"},
 		{"inf", Inf, "inf"},
 		{"18446744073709551614", Inf - 1, "18446744073709551614"},
@@ -112,32 +112,34 @@ func TestSize(t *testing.T) {
 
 func TestSizeBounds(t *testing.T) {
 	checkParser(t, Size(64, 1<<20), []good[Bytes]{
-		{"64", 64, "64"}, {"1m", 1 << 20, "1m"},
+		{"64", 64, "64"}, {"1m", 1 << 20, "1M"},
 	}, "63", "1048577", "inf")
 	_, err := Size(64, 1<<20).Parse("2m")
-	assert.EqualError(t, err, "out of range 64 to 1m")
+	assert.EqualError(t, err, "out of range 64 to 1M")
 }
 
 func TestDuration(t *testing.T) {
 	checkParser(t, Duration(0, Forever), []good[time.Duration]{
-		{"0", 0, "0"},
-		{"0.00us", 0, "0"},
-		{"30", 30 * time.Second, "30s"},
-		{"1s", time.Second, "1s"},
-		{"0.1s", 100 * time.Millisecond, "100ms"},
-		{"250ms", 250 * time.Millisecond, "250ms"},
-		{"2.5us", 2500, "2500ns"},
-		{"1.65e-6", 1650, "1650ns"},
-		{"1000000.00us", time.Second, "1s"},
-		{"5m", 5 * time.Minute, "5m"},
-		{"90s", 90 * time.Second, "90s"},
-		{"20 NS", 20, "20ns"},
+		{"0", 0, "0.00us"},
+		{"0.00us", 0, "0.00us"},
+		{"30", 30 * time.Second, "30000000.00us"},
+		{"1s", time.Second, "1000000.00us"},
+		{"0.1s", 100 * time.Millisecond, "100000.00us"},
+		{"250ms", 250 * time.Millisecond, "250000.00us"},
+		{"2.5us", 2500, "2.50us"},
+		{"1.65e-6", 1650, "1.65us"},
+		{"1000000.00us", time.Second, "1000000.00us"},
+		{"5m", 5 * time.Minute, "300000000.00us"},
+		{"90s", 90 * time.Second, "90000000.00us"},
+		{"20 NS", 20, "0.02us"},
+		{"1001ns", 1001, "1.001us"},
+		{"9007199254740993ns", 1<<53 + 1, "9007199254740993ns"},
 		{"9223372036854775806ns", Forever - 1, "9223372036854775806ns"},
 		{"Inf", Forever, "inf"},
 	}, "", "s", "-1s", "1h", "1d", "auto", "9223372036854775807ns", "1e20s", "1s2s", "0.1ns", "1e-300s")
 	checkParser(t, Duration(time.Microsecond, time.Second), []good[time.Duration]{
-		{"1us", time.Microsecond, "1us"},
-		{"inf", time.Second, "1s"},
+		{"1us", time.Microsecond, "1.00us"},
+		{"inf", time.Second, "1000000.00us"},
 	}, "999ns", "1001ms", "infinite")
 }
 
@@ -152,13 +154,13 @@ func TestIntraInter(t *testing.T) {
 	type value = Optional[Bytes]
 	k, k2, auto := value{Value: 1024}, value{Value: 2048}, value{Auto: true}
 	checkParser(t, p, []good[ByNode[value]]{
-		{"1k", ByNode[value]{k, k}, "1k"},
+		{"1k", ByNode[value]{k, k}, "1K"},
 		{"auto", ByNode[value]{auto, auto}, "auto"},
-		{"intra:1k,inter:2k", ByNode[value]{k, k2}, "intra:1k,inter:2k"},
-		{" inter : 2KiB , Intra:0x400", ByNode[value]{k, k2}, "intra:1k,inter:2k"},
-		{"2k,intra:1k", ByNode[value]{k, k2}, "intra:1k,inter:2k"},
-		{"intra:1k,auto", ByNode[value]{k, auto}, "intra:1k,inter:auto"},
-		{"intra:1k,inter:1k", ByNode[value]{k, k}, "1k"},
+		{"intra:1k,inter:2k", ByNode[value]{k, k2}, "intra:1K,inter:2K"},
+		{" inter : 2KiB , Intra:0x400", ByNode[value]{k, k2}, "intra:1K,inter:2K"},
+		{"2k,intra:1k", ByNode[value]{k, k2}, "intra:1K,inter:2K"},
+		{"intra:1k,auto", ByNode[value]{k, auto}, "intra:1K,inter:auto"},
+		{"intra:1k,inter:1k", ByNode[value]{k, k}, "1K"},
 	}, "", ",", "1k,", "intra:", "intra:x,1k", "1k,inter:-1")
 	for text, want := range map[string]string{
 		"intra:1k": "no value for inter", "inter:1k": "no value for intra", "host:1k,2k": `"host" is neither intra nor inter`,
@@ -174,7 +176,7 @@ func TestOrAuto(t *testing.T) {
 	checkParser(t, p, []good[Optional[Bytes]]{
 		{"auto", Optional[Bytes]{Auto: true}, "auto"},
 		{" AUTO ", Optional[Bytes]{Auto: true}, "auto"},
-		{"64k", Optional[Bytes]{Value: 64 << 10}, "64k"},
+		{"64k", Optional[Bytes]{Value: 64 << 10}, "64K"},
 		{"inf", Optional[Bytes]{Value: Inf}, "inf"},
 	}, "", "automatic")
 	assert.Contains(t, p.Allowed, "or auto")

@@ -31,8 +31,8 @@ func TestWriteConf(t *testing.T) {
 	s, _ := load(t, Options{Env: []string{"UCX_RC_TX_QUEUE_LEN=7"}})
 	var short, full bytes.Buffer
 	require.NoError(t, s.WriteConf(&short, false))
-	assert.Equal(t, "UCX_STRICT=n\nUCX_LOG_LEVEL=warn\nUCX_LOG_FILE=\nUCX_WARN_UNUSED_ENV_VARS=y\nUCX_TLS=all\n"+
-		"UCX_SEG_SIZE=8k\nUCX_SHM_RING_CELLS=32\nUCX_RC_VERBS_TX_QUEUE_LEN=7\nUCX_UD_TX_QUEUE_LEN=128\n", short.String())
+	assert.Equal(t, "UCX_STRICT=n\nUCX_LOG_LEVEL=WARN\nUCX_LOG_FILE=\nUCX_WARN_UNUSED_ENV_VARS=y\nUCX_TLS=all\n"+
+		"UCX_SEG_SIZE=8K\nUCX_SHM_RING_CELLS=32\nUCX_RC_VERBS_TX_QUEUE_LEN=7\nUCX_UD_TX_QUEUE_LEN=128\n", short.String())
 
 	require.NoError(t, s.WriteConf(&full, true))
 	assert.Contains(t, full.String(), "#\n# test settings\n#\n")

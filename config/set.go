@@ -34,8 +34,8 @@ type value struct {
 // Value is one row with its current value, for display.
 type Value struct {
 	Section, Name string
-	Text          string // the value, in canonical spelling
-	Default       string
+	Text          string // the value, in UCX's spelling: 8K, 2000.00us
+	Default       string // as Text
 	Unit          string
 	Help          string
 	Allowed       string
@@ -62,8 +62,9 @@ func (s *Set) All() iter.Seq[Value] {
 		}
 		for _, r := range s.rows {
 			v := s.values[r.Name()]
+			def, _ := r.parse(r.Default()) // New has checked it
 			if !yield(Value{
-				Section: r.section, Name: r.Name(), Text: r.format(v.parsed), Default: r.Default(),
+				Section: r.section, Name: r.Name(), Text: r.format(v.parsed), Default: r.format(def),
 				Unit: r.Unit(), Help: r.Help(), Allowed: r.Allowed(), Aliases: r.Aliases(), Fallbacks: r.Fallbacks(),
 				Origin: v.origin, InheritedFrom: v.via,
 			}) {

@@ -65,12 +65,12 @@ func parseSize(text string) (Bytes, error) {
 	return Bytes(v), err
 }
 
-// String returns the shortest exact spelling: "8k", "1000", "inf".
+// String returns UCX's spelling, the shortest exact one: "8K", "1000", "inf".
 func (s Bytes) String() string {
 	if s == Inf {
 		return wordInf
 	}
-	suffixes := [...]string{"", "k", "m", "g", "t"}
+	suffixes := [...]string{"", "K", "M", "G", "T"}
 	i := 0
 	for s != 0 && s%1024 == 0 && i < len(suffixes)-1 {
 		s /= 1024

@@ -81,6 +81,20 @@ func firstColumns(csv string) (rows []string) {
 	return rows
 }
 
+// TestCompareUCX runs every line of internal/compareucx through both tools. It takes some minutes.
+func TestCompareUCX(t *testing.T) {
+	if os.Getenv("GOUCX_TEST_LONG") == "" {
+		t.Skip("some minutes: needs GOUCX_TEST_LONG")
+	}
+	if _, err := exec.LookPath("ucx_perftest"); err != nil {
+		t.Skipf("UCX's tool is not installed: %v", err)
+	}
+	cmd := exec.CommandContext(t.Context(), "go", "run", "./internal/compareucx", "-ours", built(t, "ucx_perftest"))
+	cmd.Dir = ".."
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+}
+
 // TestPerftestLikeUCX: with each option that changes what a run is, both tools
 // print the same columns and the same number of iterations.
 func TestPerftestLikeUCX(t *testing.T) {

@@ -3,7 +3,9 @@ package ucp
 import (
 	"fmt"
 	"io"
+	"math"
 
+	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup"
 )
@@ -287,4 +289,86 @@ func (e Endpoint) Info() EndpointInfo {
 		i.Lanes = append(i.Lanes, lane)
 	}
 	return i
+}
+
+// ProtocolRange says how messages or transfers of a range of lengths are carried out.
+type ProtocolRange struct {
+	// Op is UCX's name of the operation: "tag_send", "tag_send_sync", "am_send", "put", "get".
+	Op string
+	// Min and Max are the lengths in bytes, both included; math.MaxUint64 is no limit.
+	Min, Max uint64
+	// Protocol is UCX's name: "egr/short", "egr/bcopy", "egr/zcopy", "egr/multi" (fragments),
+	// "rndv"; for put and get "short", "bcopy", "zcopy", and "am", emulation by messages.
+	Protocol string
+	// Lane is the transport and device, "shm/memory".
+	Lane string
+}
+
+// Protocols returns how the endpoint carries out its operations, by ascending lengths: sends
+// without a header, and put and get of memory that is not registered, by key k. k may be nil. An
+// endpoint that is not connected has none.
+func (e Endpoint) Protocols(k *RemoteKey) (ranges []ProtocolRange) {
+	w := e.thread()
+	w.lock()
+	defer w.unlock()
+	slot := w.endpoint(e)
+	if slot == 0 || w.eps[slot].lane == 0 {
+		return nil
+	}
+	op, lane, next, all := "", "", uint64(0), false
+	begin := func(o string, i uint32) { op, lane, next, all = o, w.laneName(i), 0, false }
+	upTo := func(last uint64, protocol string) { // the next range; none if those before reach as far
+		if !all && last >= next {
+			ranges = append(ranges, ProtocolRange{op, next, last, protocol, lane})
+			next, all = last+1, last == math.MaxUint64
+		}
+	}
+	i := w.eps[slot].lane
+	l := &w.lanes[i]
+	eager, short, bcopy := l.maxEager, uint64(l.ifaceMaxShort), uint64(l.maxBcopy)
+	if w.ctx.features&FeatureTag != 0 {
+		begin("tag_send", i)
+		upTo(min(short, eager), "egr/short")
+		upTo(min(bcopy, eager), "egr/bcopy")
+		upTo(eager, "egr/multi")
+		upTo(math.MaxUint64, "rndv")
+		begin("tag_send_sync", i)
+		upTo(min(max(min(short, uint64(len(w.scratch))), wire.SyncHeaderLen)-wire.SyncHeaderLen, eager), "egr/short")
+		upTo(min(bcopy-wire.SyncHeaderLen, eager), "egr/bcopy")
+		upTo(math.MaxUint64, "rndv")
+		begin("am_send", i)
+		upTo(min(short, eager), "egr/short")
+		if z := l.zcopy; z.max > 0 {
+			upTo(min(bcopy, eager, uint64(z.min-1)), "egr/bcopy")
+			upTo(min(uint64(z.max), eager), "egr/zcopy")
+		}
+		upTo(min(bcopy, eager), "egr/bcopy")
+		upTo(eager, "egr/multi")
+		upTo(math.MaxUint64, "rndv")
+	}
+	if k == nil || k.closed || k.rma == nil {
+		return ranges
+	}
+	for _, t := range []struct {
+		op string
+		forms
+	}{{"put", k.rma.put}, {"get", k.rma.get}} {
+		begin(t.op, k.rma.lane)
+		copied := uint64(math.MaxUint64)
+		if from := w.zcopyFrom.any; t.zcopy && from < math.MaxUint64 {
+			copied = max(from, t.short+1) - 1
+		}
+		if k.rma.emulOnly {
+			upTo(math.MaxUint64, "am")
+		}
+		if t.bcopy == 0 || t.short >= math.MaxInt { // in one operation, or in several
+			upTo(copied, "short")
+		}
+		if t.short > 0 {
+			upTo(t.short, "short")
+		}
+		upTo(copied, "bcopy")
+		upTo(math.MaxUint64, "zcopy")
+	}
+	return ranges
 }

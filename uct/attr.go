@@ -119,6 +119,9 @@ type IfaceAttr struct {
 	Connect       ConnectKind
 	// Events are those that EventFD reports; 0: the iface has no descriptor.
 	Events EventKind
+	// MaxConnections is the number of connections that have memory or a queue pair at once; of more,
+	// idle ones sleep (see ConnectionCache). 0: no limit.
+	MaxConnections int
 	// AckMeansPlaced: an acknowledged write is visible to the remote CPU.
 	AckMeansPlaced bool
 	// PeerFailure: HandleFailure reports the death of a peer, at once or FailureWithin that time.

@@ -49,6 +49,26 @@ func (b bound) MarshalJSON() ([]byte, error) {
 	return strconv.AppendInt(nil, int64(b), 10), nil
 }
 
+// count is a number of which 0 means that there is no limit: null in JSON.
+type count int
+
+var _ json.Marshaler = count(0)
+
+// MarshalJSON implements json.Marshaler.
+func (c count) MarshalJSON() ([]byte, error) {
+	if c == 0 {
+		return []byte("null"), nil
+	}
+	return strconv.AppendInt(nil, int64(c), 10), nil
+}
+
+func (c count) String() string {
+	if c == 0 {
+		return "inf"
+	}
+	return strconv.Itoa(int(c))
+}
+
 // forms lists the operations with limits, in UCX's order.
 var forms = []struct {
 	name string

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,8 +17,8 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// features maps the letters of -u. Active messages need what tags need.
-var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag, 'm': ucp.FeatureTag}
+// features maps the letters of -u.
+var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag, 'm': ucp.FeatureAM}
 
 // parseFeatures parses -u; no feature means all. UCX's modifiers w and e have no effect: workers
 // always support wake-up, and endpoints always have error handling.
@@ -58,6 +62,7 @@ func (t *tool) context() error {
 		return err
 	}
 	t.resources(s)
+	t.estimates(s)
 	if err := s.close(); err != nil {
 		return err
 	}
@@ -82,8 +87,32 @@ func (t *tool) resources(s *stage) {
 		t.line("           md %d  :  component %d  %s", i, d.component, d.name)
 	}
 	t.line("")
+	var devices []string
 	for i, f := range s.ifaces {
-		t.line("     resource %d  :  dev %s  -- %s/%s", i, f.Info.Kind, f.Info.Transport, f.Info.Device)
+		n := slices.Index(devices, f.Info.Device)
+		if n < 0 {
+			n = len(devices)
+			devices = append(devices, f.Info.Device)
+		}
+		t.line("     resource %d  :  md %d  dev %d  flags -- %s/%s", i, f.Domain, n, f.Info.Transport, f.Info.Device)
+	}
+	t.line("")
+}
+
+// estimates prints what the numbers of endpoints of -n and -N mean for the connections.
+func (t *tool) estimates(s *stage) {
+	if t.endpoints == "" && t.perNode == "" {
+		return
+	}
+	t.line("    estimated endpoints: %s, per node: %s", cmp.Or(t.endpoints, "unknown"), cmp.Or(t.perNode, "unknown"))
+	for _, f := range s.ifaces {
+		n, _ := strconv.Atoi(t.endpoints) // "" or checked
+		if f.Info.Kind == uct.DeviceShm && t.perNode != "" {
+			n, _ = strconv.Atoi(t.perNode)
+		}
+		if limit := f.Attr.MaxConnections; limit > 0 && n > limit {
+			t.line("    %s/%s: %d connections are live at once; idle ones of the others sleep", f.Info.Transport, f.Info.Device, limit)
+		}
 	}
 	t.line("")
 }
@@ -114,12 +143,26 @@ func (t *tool) worker() (err error) {
 	t.line("")
 	t.line("                   owner: %v", v.Owner())
 	t.line("                 address: %d bytes", len(w.Address()))
+	if atomics := t.atomics(names, v); t.features == "" || strings.Contains(t.features, "a") {
+		t.line("                 atomics: %s", atomics)
+	}
 	for _, e := range v.Entries {
 		t.line("%24s: %d bytes (device %d, iface %d)", names[e.Transport], len(e.Addr.Device)+len(e.Addr.Iface), len(e.Addr.Device), len(e.Addr.Iface))
 	}
 	t.line("")
 	t.cost(cost)
 	return nil
+}
+
+// atomics returns the entries of the address that have atomics, with their numbers: "0:self".
+func (t *tool) atomics(names map[uct.TransportID]string, v wireup.View) string {
+	var list []string
+	for i, e := range v.Entries {
+		if e.Attr.Ops.Has(uct.OpAtomics) {
+			list = append(list, fmt.Sprintf("%d:%s", i, names[e.Transport]))
+		}
+	}
+	return strings.Join(list, ", ")
 }
 
 // cost is a snapshot of time, heap and descriptors before an operation.

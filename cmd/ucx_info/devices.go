@@ -58,6 +58,9 @@ func (t *tool) uctDevices(set *config.Set) error {
 			t.line("< refused %s >", r)
 		}
 	}
+	t.line("")
+	t.line("Connection manager: none")
+	t.line("     max_conn_priv: 0 bytes")
 	return nil
 }
 
@@ -88,6 +91,12 @@ func (t *tool) domain(c componentView, d domainView) {
 		t.field(columnCapability, "allocate", "%s", limit{Max: d.Allocate})
 	}
 	t.field(columnCapability, "remote key", "<= %d bytes", d.KeyLen)
+	if d.Attr.NeedMem {
+		t.line("          local memory handle is required for zcopy")
+	}
+	if d.Mapped {
+		t.line("          rkey_ptr is supported")
+	}
 	for _, i := range d.Interfaces {
 		t.iface(i)
 	}
@@ -98,6 +107,7 @@ func (t *tool) iface(i ifaceView) {
 	t.field(columnIface, "Transport", "%s", i.Transport)
 	t.field(columnIface, "Device", "%s", i.Device)
 	t.field(columnIface, "Type", "%s", i.Kind)
+	t.field(columnIface, "System device", "%s", i.SystemDevice)
 	t.line("")
 	t.line("     capabilities:")
 	for _, f := range i.capabilityFields() {
@@ -118,8 +128,14 @@ func (i ifaceView) capabilityFields() [][2]string {
 		fields = append(fields, [2]string{name, fmt.Sprintf(format, args...)})
 	}
 	for _, f := range forms {
-		if l, ok := c.Limits[f.name]; ok {
-			add(f.name, "%s", l)
+		l, ok := c.Limits[f.name]
+		if !ok {
+			continue
+		}
+		add(f.name, "%s", l)
+		if kind, zcopy := strings.CutSuffix(f.name, "_zcopy"); zcopy { // no alignment is faster than another
+			add(kind+"_opt_zcopy_align", "<= 1")
+			add(kind+"_align_mtu", "<= 1")
 		}
 	}
 	if head := a.AM.MaxHeader; head > 0 {
@@ -132,6 +148,9 @@ func (i ifaceView) capabilityFields() [][2]string {
 		}
 	}
 	add("connection", "%s", c.Connection)
+	add("device priority", "%d", i.DevicePriority)
+	add("device num paths", "%d", i.DevicePaths)
+	add("max eps", "%s", i.MaxEndpoints)
 	add("flush", "%s", listText(c.Flush))
 	add("wake-up", "%s", listText(c.WakeUp))
 	add("device address", "%d bytes", i.DeviceAddress)

@@ -20,6 +20,7 @@ var purposes = [wireup.NumPurposes]string{wireup.ForAM: "am", wireup.ForRMA: "rm
 type lanes struct {
 	peer    string // for display
 	local   *stage
+	remote  wireup.View
 	plan    wireup.Plan
 	refused []uct.Refusal // by the local side, then by the peer, then by the selection
 }
@@ -35,6 +36,7 @@ func (t *tool) chooseLanes(set *config.Set) (*lanes, error) {
 	if err != nil {
 		return nil, errors.Join(err, local.close())
 	}
+	l.remote = remote
 	var refused []uct.Refusal
 	l.plan, refused = wireup.Choose(local.ifaces, remote, t.wants()...)
 	l.refused = append(l.refused, refused...)
@@ -46,7 +48,7 @@ func (t *tool) wants() []wireup.Purpose {
 	f, _ := parseFeatures(t.features) // validated with the options
 	var wants []wireup.Purpose
 	for p, of := range [wireup.NumPurposes]ucp.Feature{
-		wireup.ForAM: ucp.FeatureTag, wireup.ForRMA: ucp.FeatureRMA, wireup.ForAMO: ucp.FeatureAtomics,
+		wireup.ForAM: ucp.FeatureTag | ucp.FeatureAM, wireup.ForRMA: ucp.FeatureRMA, wireup.ForAMO: ucp.FeatureAtomics,
 	} {
 		if f == 0 || f&of != 0 {
 			wants = append(wants, wireup.Purpose(p))

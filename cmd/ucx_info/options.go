@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"math"
+	"net/netip"
 	"slices"
+	"strconv"
 
 	"github.com/spf13/pflag"
 
@@ -23,6 +26,9 @@ type options struct {
 	transport, filter, features, types string
 	placement, address, memory         string
 	live                               string
+	endpoints, perNode                 string // estimated numbers of endpoints; "": none given
+	ip                                 string // local address for the exchange of worker addresses
+	ipv6                               bool
 	sections                           []option // sections to show, in table order
 }
 
@@ -43,14 +49,16 @@ type group struct {
 	rows  []option
 }
 
-// table lists every option. A row with neither value nor show is an option of UCX that goucx does
-// not support yet.
+// table lists every option.
 func table(o *options) []group {
 	return []group{
 		{"At least one of the following options has to be set:", []option{
 			{letter: "v", name: "version", show: (*tool).version, json: "version", help: "Show version information"},
 			{letter: "b", name: "build", show: (*tool).build, help: "Show build configuration"},
+			{letter: "y", name: "types", show: (*tool).typeInfo, help: "Show type and structures information"},
 			{letter: "s", name: "system", show: (*tool).system, help: "Show system information: CPU, topology, what is forbidden"},
+			{letter: "T", name: "topology", show: (*tool).systemTopology, help: "Print system topology"},
+			{letter: "M", name: "memcpy", show: (*tool).memcpy, help: "Print memory copy bandwidth"},
 			{letter: "d", name: "devices", show: (*tool).devices, json: "devices", help: "Show devices and transports"},
 			{letter: "c", name: "config", show: (*tool).config, json: "settings", help: "Show configuration, with the origin of what is not default"},
 			{name: "why", show: (*tool).why, json: "refused", help: "Show each refused transport and device with its reason"},
@@ -59,7 +67,7 @@ func table(o *options) []group {
 				help: "List running programs that show themselves (UCX_STATS_DEST=unix);\nwith an argument: endpoints, pending requests and counters of one, or of all",
 			},
 		}},
-		{"Details of the configuration:", []option{
+		{"Details of the configuration, which -f shows, and -C and -a if given alone:", []option{
 			{letter: "C", name: "comment-out", value: &o.commentOut, help: "Comment-out default configuration values"},
 			{letter: "a", name: "all", value: &o.all, help: "Show also hidden configuration (nothing is hidden)"},
 			{letter: "f", name: "full", value: &o.full, help: "Display fully decorated output"},
@@ -75,7 +83,9 @@ func table(o *options) []group {
 				"Modifiers, without effect since they always hold:\n  'w' : wakeup\n  'e' : error handling"},
 		}},
 		{"Other settings:", []option{
-			{letter: "t", name: "transport", arg: "name", value: &o.transport, help: "Filter devices information using specified transport (requires -d)"},
+			{letter: "t", name: "transport", arg: "name", value: &o.transport, help: "Filter devices information using specified transport (-d);\nuse only this transport (-p, -w, -e, -m, -y, --why)"},
+			{letter: "n", name: "num-eps", arg: "count", value: &o.endpoints, help: "Estimated UCP endpoint count, for the notes of -p on connections"},
+			{letter: "N", name: "num-ppn", arg: "count", value: &o.perNode, help: "Estimated UCP endpoint count per node, likewise"},
 			{letter: "D", name: "device-types", arg: "type", value: &o.types, help: "Set which device types to use when creating UCP context:\n" +
 				"  'all'  : all possible devices (default)\n  'shm'  : shared memory devices only\n" +
 				"  'net'  : network devices only\n  'self' : self transport only"},
@@ -83,30 +93,13 @@ func table(o *options) []group {
 				"  'self'  : same worker (default)\n  'intra' : another worker of this host\n" +
 				"  'inter' : a worker of another host: use --address instead"},
 			{name: "address", arg: "file", value: &o.address, help: "The peer is the worker whose address is in the file"},
+			{letter: "A", name: "local-ip", arg: "ip", value: &o.ip, help: "Local IP device address to use for creating\nendpoint in client/server mode: the peer of -e\nsends its worker address over a TCP connection there"},
+			{letter: "6", name: "ipv6", value: &o.ipv6, help: "IPv6 address specified with option -A"},
 			{name: "json", value: &o.json, help: "Print -v, -d, -c, --why and --live as one JSON object"},
 			{letter: "h", name: "help", value: &o.help, help: "Show this help message"},
 		}},
-		{"Not supported yet:", []option{
-			{letter: "y", help: "Show type and structures information"},
-			{letter: "n", arg: "count", help: "Estimated UCP endpoint count"},
-			{letter: "N", arg: "count", help: "Estimated UCP endpoint count per node"},
-			{letter: "A", arg: "ip", help: "Local IP device address to use for creating endpoint in client/server mode"},
-			{letter: "6", help: "IPv6 address specified with option -A"},
-			{letter: "T", help: "Print system topology (see -s)"},
-			{letter: "M", help: "Print memory copy bandwidth"},
-		}},
 	}
 }
-
-// flag returns the option's name for pflag.
-func (r option) flag() string {
-	if r.name == "" {
-		return "unsupported-" + r.letter
-	}
-	return r.name
-}
-
-func (r option) supported() bool { return r.value != nil || r.show != nil }
 
 // parse parses the command line.
 func parse(args []string) (*options, error) {
@@ -125,14 +118,13 @@ func parse(args []string) (*options, error) {
 	}
 	for _, g := range groups {
 		for _, r := range g.rows {
-			switch {
-			case !set.Changed(r.flag()):
-			case !r.supported():
-				return nil, usagef("-%s: not supported yet: %w", r.letter, ucs.ErrUnsupported)
-			case r.show != nil:
+			if r.show != nil && (set.Changed(r.name) || r.name == "config" && o.full) {
 				o.sections = append(o.sections, r)
 			}
 		}
+	}
+	if len(o.sections) == 0 && (o.all || o.commentOut) {
+		o.sections = slices.DeleteFunc(slices.Clone(groups[0].rows), func(r option) bool { return r.name != "config" })
 	}
 	return o, o.check()
 }
@@ -145,16 +137,12 @@ func flagSet(groups []group) *pflag.FlagSet {
 		for _, r := range g.rows {
 			switch v := r.value.(type) {
 			case *string:
-				set.StringVarP(v, r.flag(), r.letter, "", "")
-				set.Lookup(r.flag()).NoOptDefVal = r.noArg
+				set.StringVarP(v, r.name, r.letter, "", "")
+				set.Lookup(r.name).NoOptDefVal = r.noArg
 			case *bool:
-				set.BoolVarP(v, r.flag(), r.letter, false, "")
+				set.BoolVarP(v, r.name, r.letter, false, "")
 			default:
-				if r.arg != "" {
-					set.StringP(r.flag(), r.letter, "", "")
-				} else {
-					set.BoolP(r.flag(), r.letter, false, "")
-				}
+				set.BoolP(r.name, r.letter, false, "")
 			}
 		}
 	}
@@ -168,12 +156,18 @@ func (o *options) check() error {
 		return nil
 	case len(o.sections) == 0:
 		return usagef("nothing to show; -h lists the options")
-	case o.transport != "" && !o.requested("devices"):
-		return usagef("-t filters the output of -d, which is not given")
+	case o.transport != "" && !o.requested("devices", "context", "worker", "endpoint", "memory", "types", "why"):
+		return usagef("-t chooses the transport of -d, -p, -w, -e, -m, -y or --why, and none is given")
 	case o.filter != "" && !o.requested("config"):
 		return usagef("-F filters the output of -c, which is not given")
 	case o.address != "" && o.placement != "":
 		return usagef("-P and --address both name the peer")
+	case o.address != "" && o.ip != "":
+		return usagef("-A and --address both name the peer")
+	case o.ip != "" && !o.requested("endpoint"):
+		return usagef("-A creates the endpoint of -e, which is not given")
+	case o.ipv6 && o.ip == "":
+		return usagef("-6 says that the address of -A is an IPv6 address, and -A is not given")
 	case !oneOf(o.placement, "", "self", "intra", "inter"):
 		return usagef("-P %s: not one of self, intra, inter", o.placement)
 	case o.placement == "inter":
@@ -182,6 +176,14 @@ func (o *options) check() error {
 		return usagef("-D %s: not one of all, shm, net, self", o.types)
 	}
 	if _, err := parseFeatures(o.features); err != nil {
+		return err
+	}
+	for _, c := range [][2]string{{"n", o.endpoints}, {"N", o.perNode}} {
+		if n, err := strconv.ParseUint(c[1], 10, 31); c[1] != "" && (err != nil || n == 0) {
+			return usagef("-%s %s: want a number from 1 to %d", c[0], c[1], math.MaxInt32)
+		}
+	}
+	if err := o.checkIP(); err != nil {
 		return err
 	}
 	if o.json {
@@ -194,8 +196,25 @@ func (o *options) check() error {
 	return nil
 }
 
-func (o *options) requested(name string) bool {
-	return slices.ContainsFunc(o.sections, func(r option) bool { return r.name == name })
+// checkIP returns an error if -A is no IP address, or not of the version that -6 says. An IPv6
+// address needs no -6.
+func (o *options) checkIP() error {
+	if o.ip == "" {
+		return nil
+	}
+	a, err := netip.ParseAddr(o.ip)
+	switch {
+	case err != nil:
+		return usagef("-A %s: want an IP address of this host, as 127.0.0.1", o.ip)
+	case o.ipv6 && !a.Is6():
+		return usagef("-A %s: -6 says that it is an IPv6 address, and it is none", o.ip)
+	}
+	return nil
+}
+
+// requested reports whether one of the named sections is to be shown.
+func (o *options) requested(names ...string) bool {
+	return slices.ContainsFunc(o.sections, func(r option) bool { return slices.Contains(names, r.name) })
 }
 
 func oneOf(s string, of ...string) bool { return slices.Contains(of, s) }

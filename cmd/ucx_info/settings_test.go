@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,40 @@ func TestSettingsDocument(t *testing.T) {
 	assert.Equal(t, b.String(), string(have), "run make generate")
 }
 
+// TestEveryVariableOfUCX: UCX's defaults are accepted without a word, and no garbage passes unseen.
+func TestEveryVariableOfUCX(t *testing.T) {
+	list, err := os.ReadFile(filepath.Join("..", "..", "config", "ucx-1.13.txt"))
+	require.NoError(t, err)
+	var defaults []string
+	for line := range strings.Lines(string(list)) {
+		if !strings.HasPrefix(line, "#") {
+			setting, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "\t")
+			defaults = append(defaults, config.Prefix+setting)
+		}
+	}
+	require.Len(t, defaults, 472)
+	tables := ucp.Tables(transports.All())
+	_, warnings, err := config.Load(config.Options{Env: defaults, Dirs: []string{}, Strict: true}, tables...)
+	require.NoError(t, err)
+	assert.Empty(t, warnings)
+	free := []string{"UCX_LOG_FILE", "UCX_NET_DEVICES", "UCX_SHM_DEVICES", "UCX_SELF_DEVICES", "UCX_TLS"}
+	for _, d := range defaults {
+		name, _, _ := strings.Cut(d, "=")
+		_, warnings, err := config.Load(config.Options{Env: []string{name + "=garbage"}, Dirs: []string{}}, tables...)
+		if slices.Contains(free, name) { // any text; what it names is checked on use
+			continue
+		}
+		if err == nil {
+			require.Len(t, warnings, 1, name)
+			assert.Contains(t, warnings[0].Text, name+"=garbage (environment")
+		} else {
+			assert.ErrorContains(t, err, name)
+			assert.ErrorContains(t, err, `bad value "garbage"`)
+			assert.ErrorContains(t, err, "; allowed: ")
+		}
+	}
+}
+
 func TestConfigReadsBackAsItself(t *testing.T) {
 	t.Setenv("UCX_TLS", "shm,self")
 	t.Setenv("UCX_SHM_RING_SIZE", "64k")
@@ -98,7 +133,7 @@ func TestConfigReadsBackAsItself(t *testing.T) {
 			values[v.Name] = v.Text
 		}
 		assert.Equal(t, "shm,self", values["TLS"])
-		assert.Equal(t, "64k", values["SHM_RING_SIZE"])
+		assert.Equal(t, "64K", values["SHM_RING_SIZE"])
 	}
 }
 
@@ -107,10 +142,10 @@ func TestConfigNamesOrigins(t *testing.T) {
 	t.Setenv("UCX_CONFIG_DIR", dir)
 	t.Setenv("UCX_TLS", "self")
 	conf := filepath.Join(dir, "ucx.conf")
-	require.NoError(t, os.WriteFile(conf, []byte("\nUCX_SHM_RESCAN=5ms\nUCX_TLS=shm\n"), 0o600))
+	require.NoError(t, os.WriteFile(conf, []byte("\nUCX_SHM_RESCAN=5000.00us\nUCX_TLS=shm\n"), 0o600))
 	out := info(t, "-c")
 	assert.Contains(t, out, "# origin:    environment UCX_TLS\nUCX_TLS=self\n")
-	assert.Contains(t, out, "# origin:    "+conf+":2\nUCX_SHM_RESCAN=5ms\n")
+	assert.Contains(t, out, "# origin:    "+conf+":2\nUCX_SHM_RESCAN=5000.00us\n")
 	assert.Equal(t, 2, strings.Count(out, "origin:"))
 }
 
@@ -127,9 +162,41 @@ func TestConfigCommentsOutDefaults(t *testing.T) {
 	}
 }
 
+// As with UCX, -f alone shows the configuration. -C and -a alone do too, but beside another option,
+// as UCX's, they are no wish for it.
+func TestConfigByItsDetails(t *testing.T) {
+	for alone, with := range map[string]string{"-f": "-cf", "-C": "-cC", "-a": "-ca", "-fC": "-cfC", "-aC": "-caC"} {
+		assert.Equal(t, info(t, with), info(t, alone), alone)
+		assert.NotEmpty(t, info(t, alone))
+	}
+	assert.NotContains(t, info(t, "-v", "-C", "-a"), "UCX_TLS=")
+	assert.Contains(t, info(t, "-v", "-f"), "UCX_TLS=")
+	assert.Equal(t, "UCX_SHM_RING_CELLS=32\n", info(t, "-c", "-F", "RING_CELLS"))
+	assert.Contains(t, info(t, "-f", "-F", "RING_CELLS"), "UCX_SHM_RING_CELLS=32\n")
+}
+
+// Values are spelled as UCX spells them, whatever way they were given.
+func TestConfigInUCXsSpelling(t *testing.T) {
+	for _, kv := range [][2]string{
+		{"UCX_LOG_LEVEL", "error"}, {"UCX_RNDV_THRESH", "1024"}, {"UCX_UD_TIMEOUT", "30"}, {"UCX_SPIN_TIME", "inf"}, {"UCX_STRICT", "yes"}, {"UCX_SHM_RING_SIZE", "1mb"},
+		{"UCX_ZCOPY_THRESH", "AUTO"}, {"UCX_SLOW_EVENT_INTERVAL", "0"},
+	} {
+		t.Setenv(kv[0], kv[1])
+	}
+	out := info(t, "-c")
+	for _, want := range []string{
+		"UCX_LOG_LEVEL=ERROR", "UCX_RNDV_THRESH=1K", "UCX_UD_TIMEOUT=30000000.00us", "UCX_SPIN_TIME=inf", "UCX_STRICT=y", "UCX_SHM_RING_SIZE=1M",
+		"UCX_ZCOPY_THRESH=auto", "UCX_SLOW_EVENT_INTERVAL=0.00us", "UCX_RC_TIMEOUT=2000000.00us",
+	} {
+		assert.Contains(t, out, "\n"+want+"\n")
+	}
+	assert.Contains(t, info(t, "-cf", "-F", "LOG_LEVEL"), "# default:   WARN\n")
+	assert.NotContains(t, info(t, "-cf", "-F", "RC_TIMEOUT"), "default:", "it is the default")
+}
+
 func TestConfigFilter(t *testing.T) {
 	out := info(t, "-c", "-F", "shm_ring")
-	assert.Equal(t, "UCX_SHM_RING_CELLS=32\nUCX_SHM_RING_SIZE=10k\nUCX_SHM_RING_MAX_SIZE=256k\n", out)
+	assert.Equal(t, "UCX_SHM_RING_CELLS=32\nUCX_SHM_RING_SIZE=10K\nUCX_SHM_RING_MAX_SIZE=256K\n", out)
 	assert.Empty(t, info(t, "-c", "-F", "WARP"))
 }
 

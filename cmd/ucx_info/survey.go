@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/uct"
@@ -23,6 +24,7 @@ type domainView struct {
 	Register   bound          `json:"max_register"` // 0: not supported
 	Allocate   bound          `json:"max_allocate"`
 	KeyLen     int            `json:"remote_key_bytes"`
+	Mapped     bool           `json:"rkey_ptr"` // a peer's memory can be mapped
 	Interfaces []ifaceView    `json:"interfaces"`
 }
 
@@ -32,9 +34,16 @@ type ifaceView struct {
 	Transport     string        `json:"transport"`
 	Device        string        `json:"device"`
 	Kind          string        `json:"type"`
+	SystemDevice  string        `json:"system_device"`
 	DeviceAddress int           `json:"device_address_bytes"`
 	IfaceAddress  int           `json:"interface_address_bytes"`
-	Capabilities  capabilities  `json:"capabilities"`
+	// DevicePriority is the same for all devices: lane selection orders equal ones by their domains.
+	DevicePriority int `json:"device_priority"`
+	// DevicePaths is 1: a lane is one connection.
+	DevicePaths int `json:"device_num_paths"`
+	// MaxEndpoints counts those whose connections have memory or a queue pair at once.
+	MaxEndpoints count        `json:"max_eps"`
+	Capabilities capabilities `json:"capabilities"`
 }
 
 // refusal is a uct.Refusal with JSON field names.
@@ -95,6 +104,11 @@ func (v *componentView) describeDomain(d uct.Domain, i uct.DomainInfo, set *conf
 		view.Allocate = bound(view.Attr.MaxAllocate)
 	}
 	var errs []error
+	if view.Attr.Allocate {
+		var err error
+		view.Mapped, err = maps(d)
+		errs = append(errs, err)
+	}
 	for _, i := range infos {
 		f, err := d.OpenIface(i, uct.IfaceConfig{Handler: nullHandler{}, Worker: newUUID(), Settings: set})
 		if err != nil {
@@ -110,10 +124,27 @@ func (v *componentView) describeDomain(d uct.Domain, i uct.DomainInfo, set *conf
 	return errors.Join(errs...)
 }
 
+// maps reports whether an unpacked key gives access to the memory itself. It is tried with memory
+// of this process.
+func maps(d uct.Domain) (bool, error) {
+	m, err := d.Allocate(os.Getpagesize(), uct.MemRemote)
+	if err != nil {
+		return false, nil // a limit of this host
+	}
+	defer func() { _ = m.Close() }()
+	k, err := d.UnpackKey(m.AppendKey(nil))
+	if err != nil {
+		return false, fmt.Errorf("unpack a key of this process: %w", err)
+	}
+	defer d.ReleaseKey(k)
+	return d.KeyAttr(k).Bytes != nil, nil
+}
+
 func describeIface(f uct.Iface, i uct.IfaceInfo) ifaceView {
 	a := *f.Attr()
 	return ifaceView{
 		Info: i, Attr: a, Transport: i.Transport, Device: i.Device, Kind: kindTitles[i.Kind],
+		SystemDevice: "<unknown>", DevicePaths: 1, MaxEndpoints: count(a.MaxConnections),
 		DeviceAddress: len(f.DeviceAddress(nil)), IfaceAddress: len(f.Address(nil)),
 		Capabilities: capabilitiesOf(&a),
 	}

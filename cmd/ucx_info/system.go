@@ -72,6 +72,20 @@ func (t *tool) topology() {
 	}
 }
 
+// systemTopology prints -T: UCX's table of the distances between system devices, of which goucx
+// knows none, and the processors.
+func (t *tool) systemTopology() error {
+	t.line("")
+	t.line("System topology:")
+	t.line("")
+	for _, row := range [...]string{"+------+", "|      |", "| MB/s |", "|      |", "+------+"} {
+		t.line("%s", row)
+	}
+	t.line("")
+	t.topology()
+	return nil
+}
+
 func known(n int) string {
 	if n == cpu.Unknown {
 		return "?"

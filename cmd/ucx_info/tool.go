@@ -113,9 +113,13 @@ func (t *tool) warn(warnings []config.Warning, enabled zapcore.LevelEnabler, to 
 	}
 }
 
-// contextSettings returns the settings, restricted to the device types of -D.
+// contextSettings returns the settings, restricted to the transport of -t and the device types of
+// -D.
 func (t *tool) contextSettings() (*config.Set, error) {
 	set, err := t.settings()
+	if err == nil && t.transport != "" {
+		set, err = set.WithFrom("-t "+t.transport, map[string]string{"tls": t.transport})
+	}
 	if err != nil || t.types == "" || t.types == "all" {
 		return set, err
 	}

@@ -2,10 +2,15 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
+	"math"
+	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -15,6 +20,7 @@ import (
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/uct"
 )
 
 func TestWhy(t *testing.T) {
@@ -140,17 +146,85 @@ func TestWorkerAddressByTransport(t *testing.T) {
 
 func TestEndpoint(t *testing.T) {
 	out := info(t, "-e")
-	assert.Contains(t, out, "lane[0]:  0:self/memory0 -> am rma amo\n")
+	assert.Contains(t, out, "#                 lane[0]:  0:self/memory0.0 md[0]          -> md[0]/self/sysdev[255] am rma amo\n")
 	assert.Contains(t, out, "connected by: self/memory0\n")
-	assert.Contains(t, out, "tag_send: 0..<egr/short>..8192..<egr/multi>..(inf)\n")
+	assert.Contains(t, out, "#                tag_send: 0..<egr/short>..8193..<egr/multi>..65537..<rndv>..(inf)\n")
+	assert.Contains(t, out, "#                  put[0]: 0..<short>..(inf)\n")
 
 	for _, features := range []string{"ta", "taew", "ma"} {
-		assert.Contains(t, info(t, "-e", "-u", features), "lane[0]:  0:self/memory0 -> am amo\n")
+		out := info(t, "-e", "-u", features)
+		assert.Contains(t, out, "-> md[0]/self/sysdev[255] am amo\n")
+		assert.NotContains(t, out, " put[0]", "not asked for")
 	}
+	assert.NotContains(t, info(t, "-e", "-u", "r"), "tag_send")
 
 	out = info(t, "-e", "-P", "intra")
-	assert.Contains(t, out, "lane[0]:  1:shm/memory -> am rma amo\n")
+	assert.Contains(t, out, "lane[0]:  1:shm/memory.0 md[1]            -> md[1]/shm/sysdev[255] am rma amo\n")
 	assert.Contains(t, out, "connected by: shm/memory\n")
+}
+
+// Each range of lengths of each operation has a line, with the lane that carries it.
+func TestEndpointProtocols(t *testing.T) {
+	t.Setenv("UCX_RNDV_THRESH", "10000")
+	out := info(t, "-e", "-P", "intra", "-t", "rc", "-u", "tr")
+	for _, want := range []string{
+		"#                tag_send: 0..<egr/short>..49..<egr/bcopy>..8177..<egr/multi>..10001..<rndv>..(inf)\n",
+		"#                  put[0]: 0..<short>..65..<bcopy>..16384..<zcopy>..(inf)\n",
+		"#                  get[0]: 0..<bcopy>..16384..<zcopy>..(inf)\n",
+	} {
+		assert.Contains(t, out, want)
+	}
+	for _, want := range []string{
+		"tag_send: 0..48 +egr/short ", "tag_send: 49..8176 +egr/bcopy ", `tag_send: 10001..\(inf\) +rndv `, "tag_send_sync: 41..8168 +egr/bcopy ",
+		"am_send: 8177..10000 +egr/multi ", `put: 16384..\(inf\) +zcopy `, `get: 0..16383 +bcopy `,
+	} {
+		assert.Regexp(t, "# +"+want+".+ rc/inproc:1\n", out)
+	}
+	assert.Contains(t, info(t, "-e", "-P", "intra", "-t", "ud"), "#                  put[0]: 0..<am>..(inf)\n", "emulated")
+}
+
+// -t restricts what UCP uses, by name or alias.
+func TestEndpointOfOneTransport(t *testing.T) {
+	for name, lane := range map[string]string{"self": "self/memory0", "posix": "shm/memory", "rc": "rc/inproc:1"} {
+		assert.Contains(t, info(t, "-e", "-t", name), "connected by: "+lane+"\n")
+	}
+	out := info(t, "-d", "-e", "-t", "shm")
+	assert.Contains(t, out, "Transport: shm\n")
+	assert.NotContains(t, out, "Transport: self\n")
+	assert.Contains(t, out, "connected by: shm/memory\n")
+	assert.NotContains(t, info(t, "-p", "-t", "shm"), "-- self/memory0")
+	_, _, err := try("-e", "-t", "warp")
+	assert.ErrorContains(t, err, `UCX_TLS=warp (flag -t warp): no transport "warp"; known are all, self, shm`)
+}
+
+// The worker's address reaches the endpoint over TCP at an address of this host.
+func TestEndpointByClientAndServer(t *testing.T) {
+	out := info(t, "-e", "-A", "127.0.0.1")
+	assert.Regexp(t, `client/server: worker address received over TCP from 127\.0\.0\.1:\d+\n`, out)
+	assert.Contains(t, out, "connected by: self/memory0\n")
+	assert.Contains(t, info(t, "-e", "-A", "127.0.0.1", "-P", "intra"), "connected by: shm/memory\n")
+	if l, err := net.Listen("tcp", "[::1]:0"); err == nil {
+		require.NoError(t, l.Close())
+		for _, args := range [][]string{{"-e", "-A", "::1"}, {"-e", "-A", "::1", "-6"}} {
+			assert.Regexp(t, `from \[::1\]:\d+\n`, info(t, args...))
+		}
+	}
+	_, _, err := try("-e", "-A", "192.0.2.77")
+	assert.ErrorContains(t, err, "-A 192.0.2.77: listen tcp 192.0.2.77:0: ")
+}
+
+// The estimated numbers say which interfaces would put idle connections to sleep.
+func TestEstimatedEndpoints(t *testing.T) {
+	assert.NotContains(t, info(t, "-p"), "estimated")
+	out := info(t, "-p", "-n", "1025", "-N", "2000")
+	assert.Contains(t, out, "#     estimated endpoints: 1025, per node: 2000\n")
+	assert.Contains(t, out, "#     shm/memory: 1024 connections are live at once; idle ones of the others sleep\n")
+	assert.Contains(t, out, "#     rc/lo:1: 1024 connections are live at once; idle ones of the others sleep\n")
+	out = info(t, "-p", "-n", "1024")
+	assert.Contains(t, out, "#     estimated endpoints: 1024, per node: unknown\n")
+	assert.NotContains(t, out, "at once")
+	t.Setenv("UCX_RC_MAX_PAIRS", "7")
+	assert.Contains(t, info(t, "-p", "-n", "8"), "#     rc/lo:1: 7 connections are live at once")
 }
 
 func TestEndpointToAnAddressInAFile(t *testing.T) {
@@ -194,8 +268,10 @@ func TestEndpointThatCannotConnect(t *testing.T) {
 }
 
 func TestThresholds(t *testing.T) {
-	assert.Equal(t, "0..<egr/short>..(inf)", thresholds(unlimited, unlimited))
-	assert.Equal(t, "0..<egr/short>..64..<egr/bcopy>..8192..<egr/multi>..(inf)", thresholds(64, 8192))
+	assert.Equal(t, "0..<short>..(inf)", thresholds([]ucp.ProtocolRange{{Protocol: "short", Max: math.MaxUint64}}))
+	assert.Equal(t, "0..<egr/short>..8185..<rndv>..(inf)", thresholds([]ucp.ProtocolRange{
+		{Protocol: "egr/short", Max: 8184}, {Min: 8185, Max: math.MaxUint64, Protocol: "rndv"},
+	}))
 }
 
 func TestSystem(t *testing.T) {
@@ -221,7 +297,7 @@ func TestSystemShowsWhatSectionsAreMatchedAgainst(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("UCX_CONFIG_DIR", dir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ucx.conf"), []byte(conf.String()+"UCX_SHM_RESCAN=7ms\n"), 0o600))
-	assert.Contains(t, info(t, "-c"), "\nUCX_SHM_RESCAN=7ms\n")
+	assert.Contains(t, info(t, "-c"), "\nUCX_SHM_RESCAN=7000.00us\n")
 }
 
 func TestFilters(t *testing.T) {
@@ -233,9 +309,82 @@ func TestFilters(t *testing.T) {
 func TestVersion(t *testing.T) {
 	lines := strings.Split(info(t, "-v"), "\n")
 	assert.Regexp(t, `^# Version `, lines[0])
-	assert.Regexp(t, `^# Git revision `, lines[1])
-	assert.Regexp(t, `^# Built with: go1\.`, lines[2])
-	assert.Contains(t, info(t, "-b"), "# -compiler=gc\n")
+	assert.Regexp(t, `^# Git branch '<unknown>', revision (<unknown>|[0-9a-f]{7})( \(modified\))?$`, lines[1])
+	assert.Regexp(t, `^# Configured with: .*-compiler=gc `, lines[2])
+	assert.Regexp(t, `^# Built with: go1\.`, lines[3])
+}
+
+// The version and the revision come from the build information, whatever way the program was built.
+func TestVersionOfBuilds(t *testing.T) {
+	const revision = "0147ec7c0ffee0147ec7c0ffee0147ec7c0ffee0"
+	for name, c := range map[string]struct {
+		info              debug.BuildInfo
+		version, revision string
+		modified          bool
+	}{
+		"in the tree": {debug.BuildInfo{
+			Main:     debug.Module{Version: "v0.0.0-20261126020454-0147ec7c0ffe+dirty"},
+			Settings: []debug.BuildSetting{{Key: "vcs.revision", Value: revision}, {Key: "vcs.modified", Value: "true"}},
+		}, "v0.0.0-20261126020454-0147ec7c0ffe+dirty", revision, true},
+		"go install @main":   {debug.BuildInfo{Main: debug.Module{Version: "v0.2.1-0.20261126020454-0147ec7c0ffe"}}, "v0.2.1-0.20261126020454-0147ec7c0ffe", "0147ec7c0ffe", false},
+		"go install @v1.0.0": {debug.BuildInfo{Main: debug.Module{Version: "v1.0.0"}}, "v1.0.0", "<unknown>", false},
+		"without a stamp":    {debug.BuildInfo{}, "(devel)", "<unknown>", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := versionOf(&c.info)
+			assert.Equal(t, c.version, v.Version)
+			assert.Equal(t, c.revision, v.Revision)
+			assert.Equal(t, c.modified, v.Modified)
+		})
+	}
+}
+
+// -b is a header file of C: each line defines a macro.
+func TestBuild(t *testing.T) {
+	out := info(t, "-b")
+	names := map[string]string{}
+	for line := range strings.Lines(out) {
+		m := regexp.MustCompile(`^#define ([A-Za-z_]\w*) *( (\d+|"[^"]*"))?\n$`).FindStringSubmatch(line)
+		require.NotNil(t, m, line)
+		assert.NotContains(t, names, m[1], "twice")
+		names[m[1]] = m[3]
+	}
+	assert.Contains(t, out, "#define ENABLE_MT                 1\n", "in UCX's columns")
+	assert.Equal(t, `"gc"`, names["GO_COMPILER"])
+	assert.Equal(t, `":self:shm:rc:ud"`, names["uct_MODULES"])
+	assert.Equal(t, "1", names["HAVE_TL_RC"])
+	assert.Contains(t, names, "MODULE_GO_UBER_ORG_ZAP")
+	assert.Contains(t, names, "UCX_CONFIG_H")
+}
+
+// -y has the sizes of the API's structures, and of those behind it.
+func TestTypes(t *testing.T) {
+	out := info(t, "-y")
+	for pkg, sizes := range map[string]map[string]uintptr{
+		"UCP:":            {"ucp.Endpoint": reflect.TypeFor[ucp.Endpoint]().Size(), "ucp.Worker": reflect.TypeFor[ucp.Worker]().Size(), "ucp.epSlot": 16},
+		"UCT:":            {"uct.IfaceAttr": reflect.TypeFor[uct.IfaceAttr]().Size()},
+		"TRANSPORTS/SHM:": {}, "TRANSPORTS/RC:": {}, "TRANSPORTS/UD:": {}, "TRANSPORTS/SELF:": {},
+	} {
+		assert.Contains(t, out, pkg+"\n    sizeof(")
+		for name, size := range sizes {
+			assert.Regexp(t, fmt.Sprintf(`(?m)^    sizeof\(%s\) = \.* %d +$`, regexp.QuoteMeta(name), size), out)
+		}
+	}
+	assert.Regexp(t, `sizeof\(shm\.iface\) = \.+ \d+ `, out)
+	t.Setenv("UCX_TLS", "self")
+	assert.NotContains(t, info(t, "-y"), "shm.iface", "not open")
+}
+
+func TestTopology(t *testing.T) {
+	out := info(t, "-T")
+	assert.True(t, strings.HasPrefix(out, "#\n# System topology:\n#\n# +------+\n# |      |\n# | MB/s |\n# |      |\n# +------+\n#\n"), out)
+	assert.Contains(t, out, "#     cpu 0: ")
+}
+
+func TestMemcpy(t *testing.T) {
+	out := info(t, "-M")
+	assert.Regexp(t, `^# Memcpy bandwidth:\n#           4096 bytes: [0-9.]+ MB/s\n`, out)
+	assert.Regexp(t, `\n#       67108864 bytes: [0-9.]+ MB/s\n$`, out)
 }
 
 func TestAllocation(t *testing.T) {

@@ -93,6 +93,7 @@ type iface struct {
 	accessErrors accessErrors
 	nextService  ucs.Time
 	keepaliveAt  ucs.Time // last search for connections to probe
+	peerChecks   nic.CheckTimer
 
 	threads int
 	armed   bool // Arm was called: a section that did work wakes the worker
@@ -178,7 +179,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		AM:      uct.Limit{Short: maxShort, Bcopy: maxPayload, MaxZcopy: maxPayload - maxHeader, MaxVec: maxAMVec, MaxHeader: maxHeader},
 		Put:     uct.Limit{Short: verbs.InlineLen, Bcopy: f.seg, MaxZcopy: maxMessage, MaxVec: verbs.MaxSGE},
 		Get:     uct.Limit{Bcopy: f.seg, MaxZcopy: maxMessage, MaxVec: verbs.MaxSGE},
-		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
+		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend, MaxConnections: maxQPs.Get(s),
 		AckMeansPlaced: dev.AckMeansPlaced, PeerFailure: true, FailureWithin: failureWithin, AccessErrorFatal: true,
 	}
 	if dev.Atomic != verbs.AtomicNone {

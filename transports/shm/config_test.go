@@ -39,11 +39,11 @@ func TestRingCellsBeyondTheirRing(t *testing.T) {
 	}{
 		{
 			[]string{"UCX_SHM_RING_CELLS=4096", "UCX_SHM_RING_SIZE=4k"},
-			"UCX_SHM_RING_SIZE=4k (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=4096 (environment UCX_SHM_RING_CELLS), which need at least 258k: invalid parameter",
+			"UCX_SHM_RING_SIZE=4K (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=4096 (environment UCX_SHM_RING_CELLS), which need at least 258K: invalid parameter",
 		},
 		{
 			[]string{"UCX_SHM_RING_CELLS=64", "UCX_SHM_RING_SIZE=4k"},
-			"UCX_SHM_RING_SIZE=4k (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=64 (environment UCX_SHM_RING_CELLS), which need at least 6k: invalid parameter",
+			"UCX_SHM_RING_SIZE=4K (environment UCX_SHM_RING_SIZE) does not hold UCX_SHM_RING_CELLS=64 (environment UCX_SHM_RING_CELLS), which need at least 6K: invalid parameter",
 		},
 	} {
 		s, err := loaded(c.env...)
@@ -53,7 +53,7 @@ func TestRingCellsBeyondTheirRing(t *testing.T) {
 		require.EqualError(t, err, c.want)
 	}
 	for _, env := range [][]string{
-		{"UCX_SHM_RING_CELLS=4096", "UCX_SHM_RING_SIZE=258k"}, // what the message says is enough
+		{"UCX_SHM_RING_CELLS=4096", "UCX_SHM_RING_SIZE=258K"}, // what the message says is enough
 		{"UCX_POSIX_FIFO_SIZE=4096"},
 	} {
 		s, err := loaded(env...)

@@ -158,7 +158,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 		Put:    whole,
 		Get:    whole,
 		Post32: uct.PostAtomics, Post64: uct.PostAtomics, Fetch32: uct.AllAtomics, Fetch64: uct.AllAtomics,
-		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend,
+		Connect: uct.ConnectToIface, Events: uct.EventRecv | uct.EventSend, MaxConnections: maxPairs.Get(set),
 		AckMeansPlaced: true, PeerFailure: true,
 		// UCX's estimates for its mm transports.
 		Estimate: uct.Estimate{Dedicated: 15360 << 20, LatencyNS: 80, OverheadNS: 10},
