@@ -141,13 +141,13 @@ func (t *tool) worker() (err error) {
 	t.line("")
 	t.line("UCP worker '%s:%d'", host, os.Getpid())
 	t.line("")
-	t.line("                   owner: %v", v.Owner())
-	t.line("                 address: %d bytes", len(w.Address()))
+	t.line("                  owner: %v", v.Owner())
+	t.line("                address: %d bytes", len(w.Address()))
 	if atomics := t.atomics(names, v); t.features == "" || strings.Contains(t.features, "a") {
-		t.line("                 atomics: %s", atomics)
+		t.line("                atomics: %s", atomics)
 	}
 	for _, e := range v.Entries {
-		t.line("%24s: %d bytes (device %d, iface %d)", names[e.Transport], len(e.Addr.Device)+len(e.Addr.Iface), len(e.Addr.Device), len(e.Addr.Iface))
+		t.line("%23s: %d bytes (device %d, iface %d)", names[e.Transport], len(e.Addr.Device)+len(e.Addr.Iface), len(e.Addr.Device), len(e.Addr.Iface))
 	}
 	t.line("")
 	t.cost(cost)
