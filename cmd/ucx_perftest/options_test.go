@@ -103,6 +103,7 @@ func TestParseErrors(t *testing.T) {
 		"-L grid":                 "not supported: goucx has no GPU",
 		"-F 64":                   "not supported: goucx has no GPU",
 		"-Y random":               "not supported: goucx has no GPU",
+		"":                        "is empty",
 		"node1 node2":             `unexpected "node2" after the server's host name "node1"`,
 		"-l node1 -t tag_bw":      "is not allowed with -l",
 	} {
