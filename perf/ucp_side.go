@@ -152,6 +152,8 @@ func features(t Test) ucp.Feature {
 		return ucp.FeatureAtomics | ucp.FeatureRMA
 	case t.Op.OneSided():
 		return ucp.FeatureRMA
+	case t.Op == OpAM:
+		return ucp.FeatureAM
 	default:
 		return ucp.FeatureTag
 	}

@@ -199,7 +199,7 @@ func FuzzAM(f *testing.F) {
 				}
 			}))
 		}
-		ids := [...]uct.AMID{wire.Peer, wire.User, wire.UserFirst, wire.UserRTS, wire.Next, wire.Data, wire.Cancel, wire.RTR, wire.Reject}
+		ids := [...]uct.AMID{wire.Peer, wire.User, wire.UserFirst, wire.UserRTS, wire.Next, wire.Data, wire.Cancel, wire.RTR, wire.Reject, wire.Abort}
 		for len(in) >= 6 {
 			n := min(int(in[5]), len(in)-6)
 			// id, length of the header, flags

@@ -30,7 +30,7 @@ func (e Endpoint) Close() error {
 		return nil
 	}
 	if !alive {
-		return e.closeNow(ErrClosed)
+		return e.closeNow(ErrClosed, nil)
 	}
 	r := e.Flush()
 	w.lock()
@@ -50,14 +50,18 @@ func (e Endpoint) Close() error {
 			err = nil
 		}
 	}
-	return errors.Join(err, e.closeNow(ErrClosed))
+	return errors.Join(err, e.closeNow(ErrClosed, nil))
 }
 
 // Abort closes the endpoint immediately. Its requests complete with ErrCanceled, which
 // wraps cause. Data already passed to the transport may still be transmitted. A request
-// whose memory a device is reading or writing completes when the device has finished. A
-// message that the peer's device reads is withdrawn, and the connection fails at the
-// peer, unless other endpoints use the connection too. Abort is idempotent.
+// whose memory a device is reading or writing completes when the device has finished.
+//
+// The peer is notified, with the first 200 bytes of cause's text, as far as the connection permits.
+// Its receives that wait for a message sent on the endpoint complete with ErrPeerFailed and the
+// text. If this was the last endpoint to the peer's worker, the peer's endpoints to this worker fail
+// with them. Otherwise they go on. A message that the peer's device reads is withdrawn if no other
+// endpoint uses the connection. Abort is idempotent.
 func (e Endpoint) Abort(cause error) {
 	if e.t == nil {
 		return
@@ -67,11 +71,12 @@ func (e Endpoint) Abort(cause error) {
 		err = fmt.Errorf("%w: %w", ErrCanceled, cause)
 	}
 	// Keys that cannot be closed now are closed with their domain.
-	_ = e.closeNow(err)
+	_ = e.closeNow(err, newAbortNotice(cause))
 }
 
-// closeNow completes the requests of e with reason and frees it.
-func (e Endpoint) closeNow(reason error) error {
+// closeNow completes the requests of e with reason and frees it. notice is for the peer; nil: it
+// receives none.
+func (e Endpoint) closeNow(reason error, notice *abortNotice) error {
 	w := e.t
 	var owned []io.Closer
 	w.lock()
@@ -85,8 +90,12 @@ func (e Endpoint) closeNow(reason error) error {
 	}
 	w.lock()
 	if k := w.endpoint(e); k != 0 {
+		hasSent := func(rx *rxConn) bool { return rx != nil && rx.peer == w.eps[k].peer }
+		if notice != nil && w.eps[k].state == epIdle && slices.ContainsFunc(w.rxConns, hasSent) {
+			_ = w.connect(k) // the peer may wait for this endpoint
+		}
 		if w.eps[k].state != epIdle {
-			w.abort(k, reason)
+			w.abort(k, reason, notice)
 			w.detach(k)
 		}
 		w.freeEndpoint(k)

@@ -88,20 +88,24 @@ func (w *thread) failPeer(i uint32, reason error) {
 		if h, ok := l.transport().(uct.Handshaker); errors.Is(reason, ErrPeerClosed) && !(ok && h.Connecting()) {
 			continue // it ends by itself
 		}
-		for n := range w.slab.Slots {
-			if s := &w.slab.Slots[n]; s.State == request.StateLive && s.Lane == uint32(k) && s.Status == ucs.OK {
-				s.Status = ucs.PeerFailed // cancel below would complete it with Canceled
-			}
+		w.cancelLane(uint32(k), reason)
+	}
+}
+
+// cancelLane fails lane i, whose transport has not failed, and makes the transport drop its
+// operations.
+func (w *thread) cancelLane(i uint32, reason error) {
+	for n := range w.slab.Slots {
+		if s := &w.slab.Slots[n]; s.State == request.StateLive && s.Lane == i && s.Status == ucs.OK {
+			s.Status = ucs.PeerFailed // FlushCancel would complete it with Canceled
 		}
-		w.failLane(uint32(k), reason)
-		// The transport drops the operations. It has no resources while its async goroutine is
-		// active.
-		for range 1000 {
-			if l = &w.lanes[k]; l.ep == nil || l.transport().Flush(uct.FlushCancel, 0) != ucs.NoResource {
-				break
-			}
-			runtime.Gosched()
+	}
+	w.failLane(i, reason)
+	for range 1000 { // the transport has no resources while its async goroutine is active
+		if l := &w.lanes[i]; l.ep == nil || l.transport().Flush(uct.FlushCancel, 0) != ucs.NoResource {
+			break
 		}
+		runtime.Gosched()
 	}
 }
 

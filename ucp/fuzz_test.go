@@ -46,10 +46,10 @@ func FuzzPackets(f *testing.F) {
 				binary.LittleEndian.PutUint64(data, ids[wire.Uint64(data, 0)%uint64(len(ids))])
 			}
 			hdr := uint64(in[1] / 64)
-			if id := uct.AMID(in[0] % 16); id == wire.RTR || id == wire.SyncAck || id == wire.Data || id == wire.Reject || id == wire.Cancel {
+			if id := uct.AMID(in[0] % 20); id == wire.RTR || id == wire.SyncAck || id == wire.Data || id == wire.Reject || id == wire.Cancel || id == wire.Abort {
 				hdr = ids[int(in[1]/8)%len(ids)]
 			}
-			deliver(wi, packet{uct.AMID(in[0] % 16), uint32(in[1]%3) + 1, hdr, data})
+			deliver(wi, packet{uct.AMID(in[0] % 20), uint32(in[1]%3) + 1, hdr, data})
 			if r.IntN(4) == 0 {
 				q := w.TagRecv(make([]byte, r.IntN(20)), Tag(r.IntN(4)), ^Tag(r.IntN(2)))
 				ids = append(ids, q.id)

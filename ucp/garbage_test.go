@@ -57,6 +57,7 @@ func TestGarbage(t *testing.T) {
 		{"length beyond the address space", []packet{{id: wire.First, data: first(1<<63, "a")}}},
 		{"two first fragments", []packet{{id: wire.First, data: first(9, "a")}, {id: wire.First, data: first(9, "a")}}},
 		{"wrong message number", []packet{{id: wire.First, data: first(9, "a")}, {id: wire.Next, hdr: 2, data: []byte("b")}}},
+		{"an abort of an unknown sender", []packet{{id: wire.Abort, data: []byte{wire.AbortPeer}}}},
 		{"more than announced", []packet{{id: wire.First, data: first(3, "a")}, {id: wire.Next, hdr: 1, data: []byte("bcd")}}},
 	} {
 		for _, expected := range []bool{true, false} {

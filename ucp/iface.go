@@ -227,6 +227,8 @@ func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 		wi.handleReject(rx, d.Header, data)
 	case wire.Cancel:
 		wi.handleCancel(rx, d.Header, data)
+	case wire.Abort:
+		wi.handleAbort(rx, d.Header, data)
 	case wire.FlowControl:
 		wi.handleFlowControl(rx, d.Header, data)
 	case wire.First:

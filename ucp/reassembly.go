@@ -40,6 +40,9 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 	rx.fragSeq++
 	if i := w.matching.posted.Match(tag); i != 0 {
 		rx.reassembleInto(i)
+	} else if w.ctx.features&FeatureTag == 0 {
+		w.count.Inc(cntUnhandled)
+		rx.into = reasmDiscard
 	} else {
 		rx.into = reasmPool
 		rx.chunk = w.allocBudgeted(int(min(rx.total, maxPrealloc)))
@@ -66,7 +69,7 @@ func (wi *workerIface) handleNext(rx *rxConn, number uint64, data []byte) {
 	case rx.into == reasmNone || number != uint64(rx.fragSeq) || uint64(len(data)) > rx.total-rx.got:
 		wi.protocolError(rx)
 	case len(data) == 0:
-		rx.dropPartial(ucs.Canceled) // the sender canceled it
+		rx.dropPartial(ucs.Canceled, nil) // the sender canceled it
 	default:
 		rx.addFragment(data)
 	}
@@ -117,17 +120,18 @@ func (rx *rxConn) addFragment(data []byte) {
 }
 
 // dropPartial ends the message that is being reassembled from rx, if any. Its receive completes
-// with st.
-func (rx *rxConn) dropPartial(st ucs.Status) {
+// with st, because of reason; nil: the error of st.
+func (rx *rxConn) dropPartial(st ucs.Status, reason error) {
 	w := rx.w
 	into := rx.into
 	rx.into = reasmNone
 	switch into {
 	case reasmRecv:
+		rx.saveReason(rx.recvSlot, reason)
 		w.end(rx.recvSlot, st)
 	case reasmPool:
 		w.matching.unexpected[rx.unexpID].chunk = rx.chunk
-		w.dropUnexpected(rx.unexpID, st)
+		w.dropUnexpected(rx.unexpID, st, reason)
 	case reasmHandler:
 		w.freeBudgeted(rx.chunk)
 	default:

@@ -267,7 +267,13 @@ func (w *thread) readCompleted(c uint32, st ucs.Status) bool {
 		r.recv = recvPosted
 		switch {
 		case st != ucs.OK:
-			w.slab.saveErr(i, &OpError{Op: r.Op.String(), Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", st.Err())})
+			err := st.Err()
+			if l.err != nil {
+				err = l.err
+			}
+			if w.slab.errs[i] == nil { // otherwise the sender has aborted the message
+				w.slab.saveErr(i, &OpError{Op: r.Op.String(), Peer: shortID(w.peers.UUID(l.peer)), Err: fmt.Errorf("read the sender's memory: %w", err)})
+			}
 		case r.length > uint64(len(w.slab.Bufs[i])):
 			w.control(lane, control{id: wire.ReadDone, hdr: r.senderID})
 			st = ucs.Truncated

@@ -24,8 +24,8 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 		rx.requestData(i, id, n)
 		return
 	}
-	if w.matching.rejecting {
-		rx.reject(id, ucs.Rejected, "its worker closes")
+	if why := w.rejectsTags(); why != "" {
+		rx.reject(id, ucs.Rejected, why)
 		return
 	}
 	rx.pendingReplies++
@@ -123,25 +123,55 @@ func (wi *workerIface) handleCancel(rx *rxConn, id uint64, data []byte) {
 			w.completeFetch(i, ucs.Canceled)
 		}
 	default:
-		if rx.pendingReplies > 0 { // no receive has requested it
-			for k := range w.matching.unexpected {
-				if u := &w.matching.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
-					w.dropUnexpected(uint32(k), ucs.Canceled)
-					return
-				}
-			}
-			if rx.dropPrefetches(id, false) || w.am.retainer.endRndvs(rx, id, false, ErrCanceled, ucs.Canceled) {
-				return
-			}
-		}
-		for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
-			if r := &w.slab.Slots[i]; fetchesFrom(r, rx) && request.As[recvOp](r).senderID == id {
-				w.completeFetch(uint32(i), ucs.Canceled)
-				return
-			}
-		}
-		// Otherwise it crossed a message of this worker.
+		rx.endAnnounced(id, ucs.Canceled, nil)
 	}
+}
+
+// endAnnounced ends the message that the sender of rx announced as id, and its receive, with st
+// because of reason; nil: the error of st. A receive that is being read from the sender's memory
+// completes when the read ends. Without such a message, the call crossed a message of this worker.
+func (rx *rxConn) endAnnounced(id uint64, st ucs.Status, reason error) {
+	w := rx.w
+	if rx.pendingReplies > 0 { // no receive has requested it
+		for k := range w.matching.unexpected {
+			if u := &w.matching.unexpected[k]; u.kind == unexpRTS && u.rx == rx.index && u.id == id {
+				w.dropUnexpected(uint32(k), st, reason)
+				return
+			}
+		}
+		err := reason
+		if err == nil {
+			err = statusErr(st)
+		}
+		if rx.dropPrefetches(id, false) || w.am.retainer.endRndvs(rx, id, false, err, st) {
+			return
+		}
+	}
+	if rx.pendingFetches == 0 && st == ucs.Canceled {
+		return // a message that is being read is not canceled
+	}
+	for i := range w.slab.Slots {
+		s := &w.slab.Slots[i]
+		if !s.Op.Receives() || s.State != request.StateLive {
+			continue
+		}
+		switch r := request.As[recvOp](s); {
+		case r.senderID != id || r.rx != rx.index:
+		case r.requested():
+			rx.failFetch(uint32(i), st, reason)
+			return
+		case r.recv == recvReading:
+			rx.saveReason(uint32(i), reason)
+			return
+		}
+	}
+}
+
+// failFetch completes the receive in slot i, whose data rx will not deliver, with st because of
+// reason; nil: the error of st.
+func (rx *rxConn) failFetch(i uint32, st ucs.Status, reason error) {
+	rx.saveReason(i, reason)
+	rx.w.completeFetch(i, st)
 }
 
 // fetchesFrom reports whether the slot is a receive that has requested data from src.
@@ -163,7 +193,7 @@ func (rx *rxConn) failRendezvous(reason error) {
 			}
 			switch u.kind {
 			case unexpRTS:
-				w.dropUnexpected(uint32(k), ucs.PeerFailed)
+				w.dropUnexpected(uint32(k), ucs.PeerFailed, reason)
 			case unexpSync:
 				u.kind, u.rx = unexpWhole, 0 // the message has arrived, and its sender is dead
 				rx.pendingReplies--
@@ -171,14 +201,9 @@ func (rx *rxConn) failRendezvous(reason error) {
 			}
 		}
 	}
-	name := ""
-	if rx.peer != 0 {
-		name = shortID(w.peers.UUID(rx.peer))
-	}
 	for i := 0; rx.pendingFetches > 0 && i < len(w.slab.Slots); i++ {
-		if r := &w.slab.Slots[i]; fetchesFrom(r, rx) {
-			w.slab.saveErr(uint32(i), &OpError{Op: r.Op.String(), Peer: name, Err: reason})
-			w.completeFetch(uint32(i), ucs.PeerFailed)
+		if fetchesFrom(&w.slab.Slots[i], rx) {
+			rx.failFetch(uint32(i), ucs.PeerFailed, reason)
 		}
 	}
 }

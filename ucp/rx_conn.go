@@ -6,7 +6,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/goucx/goucx/ucp/internal/pool"
-	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/wireup"
@@ -212,11 +211,22 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 
 // failRxConn fails the messages and the data that were expected from s.
 func (rx *rxConn) failRxConn(reason error) {
-	if rx.into == reasmRecv {
-		rx.w.slab.saveErr(rx.recvSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
-	}
-	rx.dropPartial(ucs.PeerFailed)
+	rx.dropPartial(ucs.PeerFailed, reason)
 	rx.failRendezvous(reason)
+}
+
+// saveReason stores reason as the error of the receive in slot i, whose message or data of the
+// sender of rx will not arrive. nil: the error is that of the status.
+func (rx *rxConn) saveReason(i uint32, reason error) {
+	w := rx.w
+	if reason == nil {
+		return
+	}
+	e := &OpError{Op: w.slab.Slots[i].Op.String(), Err: reason}
+	if rx.peer != 0 {
+		e.Peer = shortID(w.peers.UUID(rx.peer))
+	}
+	w.slab.saveErr(i, e)
 }
 
 // protocolError fails an rx connection whose peer violated the protocol, and all lanes to that

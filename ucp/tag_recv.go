@@ -133,6 +133,10 @@ const (
 //
 //go:noinline
 func (w *thread) queueUnexpected(tag uint64, data []byte) {
+	if w.ctx.features&FeatureTag == 0 {
+		w.count.Inc(cntUnhandled)
+		return
+	}
 	w.queueUnexpectedAs(tag, data, unexpected{kind: unexpWhole})
 }
 
@@ -178,8 +182,8 @@ func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
 //go:noinline
 func (rx *rxConn) queueSync(tag, id uint64, data []byte) {
 	w := rx.w
-	if w.matching.rejecting {
-		rx.reject(id, ucs.Rejected, "its worker closes")
+	if why := w.rejectsTags(); why != "" {
+		rx.reject(id, ucs.Rejected, why)
 		return
 	}
 	if w.matching.budget.exhausted {
@@ -187,6 +191,18 @@ func (rx *rxConn) queueSync(tag, id uint64, data []byte) {
 	}
 	rx.pendingReplies++
 	w.queueUnexpectedAs(tag, data, unexpected{kind: unexpSync, id: id, rx: rx.index})
+}
+
+// rejectsTags returns why the worker rejects messages that no receive matches; "": it does not.
+func (w *thread) rejectsTags() string {
+	switch {
+	case w.matching.rejecting:
+		return "its worker closes"
+	case w.ctx.features&FeatureTag == 0:
+		return "its context was opened without FeatureTag"
+	default:
+		return ""
+	}
 }
 
 // matchUnexpected matches the receive in slot i with a queued message. The message may have
@@ -240,14 +256,17 @@ func (m *matching) freeUnexpected(id uint32) {
 }
 
 // dropUnexpected drops the unexpected message id, of which no more will arrive. A message that
-// was taken stays as unexpLost with st.
-func (w *thread) dropUnexpected(id uint32, st ucs.Status) {
+// was taken stays as unexpLost with st and reason; a nil reason is the error of st.
+func (w *thread) dropUnexpected(id uint32, st ucs.Status, reason error) {
 	u := &w.matching.unexpected[id]
 	w.freeBudgeted(u.chunk)
 	if u.kind == unexpRTS || u.kind == unexpSync {
 		w.rxConns[u.rx].pendingReplies--
 	}
 	if u.matchedSlot != 0 {
+		if reason != nil {
+			w.slab.saveErr(u.matchedSlot, &OpError{Op: request.TagRecv.String(), Err: reason})
+		}
 		*u = unexpected{kind: unexpLost, n: u.n, id: uint64(st), matchedSlot: u.matchedSlot}
 		return
 	}
@@ -275,7 +294,7 @@ func (w *thread) rejectUnmatched() {
 	}
 	for id := range w.matching.unexpected {
 		if u := w.matching.unexpected[id]; u.kind == unexpRTS || u.kind == unexpSync {
-			w.dropUnexpected(uint32(id), ucs.Closed)
+			w.dropUnexpected(uint32(id), ucs.Closed, nil)
 			w.rxConns[u.rx].reject(u.id, ucs.Rejected, "its worker closes")
 		}
 	}
@@ -345,6 +364,7 @@ func (t MatchedMessage) recv(p []byte, v vec) RecvRequest {
 	w := t.w
 	w.lock()
 	defer w.unlock()
+	lost := w.slab.errs[uint32(t.id)]
 	id := w.consumeMatched(t.id)
 	if id == 0 {
 		return RecvRequest{}
@@ -357,6 +377,9 @@ func (t MatchedMessage) recv(p []byte, v vec) RecvRequest {
 	i := w.slab.Alloc(request.TagRecv)
 	w.slab.Slots[i].Flags = request.FlagHasResult
 	w.slab.Bufs[i] = p
+	if lost != nil {
+		w.slab.saveErr(i, lost)
+	}
 	if v.pieces != nil {
 		w.slab.vecs[i] = v
 		w.slab.Slots[i].Flags |= request.FlagExtra

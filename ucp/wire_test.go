@@ -3,6 +3,8 @@ package ucp
 import (
 	"context"
 	"encoding/hex"
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -42,7 +44,7 @@ func record(t *testing.T) (*workerIface, *recorder, Endpoint) {
 	require.NoError(t, err)
 	l := &wi.t.lanes[wi.t.eps[1].lane]
 	r := &recorder{Endpoint: l.ep}
-	l.ep, l.maxShort, l.ifaceMaxShort, l.maxBcopy = r, 16, 16, 16
+	l.ep, l.maxShort, l.amShort, l.ifaceMaxShort, l.maxBcopy = r, 16, 16, 16, 16
 	return wi, r, e
 }
 
@@ -69,6 +71,46 @@ func TestWireGolden(t *testing.T) {
 	r.sent = nil
 	require.Zero(t, e.TagSendV([][]byte{[]byte("ab"), nil, []byte("c")}, 7))
 	assert.Equal(t, []packet{{id: 1, hdr: 7, data: []byte("abc")}}, r.sent)
+}
+
+// The abort in the examples of docs/wire/ucp.md.
+func TestAbortGolden(t *testing.T) {
+	wi, r, e := record(t)
+	rts := e.TagSendWith([]byte("data"), 1, Opts{Flags: ForceRendezvous})
+	r.sent = nil
+	e.Abort(errors.New("disk full"))
+	assert.Equal(t, []packet{
+		{id: 19, hdr: 0, data: []byte("\x03disk full")},
+		{id: 19, hdr: rts.id, data: []byte("\x00disk full")},
+	}, r.sent)
+	require.ErrorIs(t, rts.Err(), ErrCanceled)
+
+	other, err := wi.worker().NewEndpoint(wi.worker().Address(), EndpointConfig{Eager: true})
+	require.NoError(t, err)
+	last, err := wi.worker().NewEndpoint(wi.worker().Address(), EndpointConfig{})
+	require.NoError(t, err)
+	l := &wi.t.lanes[wi.t.eps[wi.t.endpoint(other)].lane]
+	l.ep, l.maxShort, l.ifaceMaxShort, l.maxBcopy = r, 16, 16, 16
+	r.sent = nil
+	other.Abort(nil)
+	assert.Empty(t, r.sent, "another endpoint to the peer is open")
+	last.Abort(nil)
+	assert.Empty(t, r.sent, "it was never used, and the peer has not connected")
+}
+
+// A text of any bytes is cut between characters.
+func TestAbortText(t *testing.T) {
+	for cause, want := range map[string]string{
+		"":                             "",
+		"short":                        "short",
+		strings.Repeat("a", 200):       strings.Repeat("a", 200),
+		strings.Repeat("a", 201):       strings.Repeat("a", 200),
+		"a" + strings.Repeat("ä", 100): "a" + strings.Repeat("ä", 99),
+		"bad \xff byte":                "bad ? byte",
+	} {
+		assert.Equal(t, want, newAbortNotice(errors.New(cause)).text)
+	}
+	assert.Empty(t, newAbortNotice(nil).text)
 }
 
 // What is sent in pieces of any size is received whole.

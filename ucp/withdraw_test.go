@@ -17,7 +17,7 @@ import (
 func (h *handshake) withdrawn() map[uint64]packet {
 	m := make(map[uint64]packet)
 	for _, k := range h.pending.sent {
-		if k.id == wire.Cancel || k.id == wire.Reject {
+		if k.id == wire.Cancel || k.id == wire.Reject || k.id == wire.Abort {
 			m[k.hdr] = k
 		}
 	}
@@ -35,10 +35,17 @@ func TestAbortWithdraws(t *testing.T) {
 		require.True(t, q.Done())
 		require.ErrorIs(t, q.Err(), cause)
 	}
-	assert.Equal(t, map[uint64]packet{
-		h.rts.id: {id: wire.Cancel, hdr: h.rts.id, data: []byte{wire.CancelRTS}},
-		h.dataID: {id: wire.Cancel, hdr: h.dataID, data: []byte{wire.CancelData}},
-	}, h.withdrawn())
+	want := map[uint64]packet{
+		h.rts.id: {id: wire.Abort, hdr: h.rts.id, data: []byte("\x00no more")},
+		h.dataID: {id: wire.Abort, hdr: h.dataID, data: []byte("\x01no more")},
+		0:        {id: wire.Abort, data: []byte("\x03no more")},
+	}
+	for id, k := range h.withdrawn() {
+		k.data = append([]byte(nil), k.data...)
+		assert.Equal(t, want[id], k)
+		delete(want, id)
+	}
+	assert.Empty(t, want)
 	require.False(t, h.fetch.Done(), "a receive is the worker's")
 }
 

@@ -106,7 +106,7 @@ func (w *thread) endAll(st ucs.Status) {
 	}
 	for _, wi := range w.ifaces {
 		for _, rx := range wi.rxConns {
-			rx.dropPartial(st)
+			rx.dropPartial(st, nil)
 		}
 	}
 	for i := uint32(1); int(i) < len(w.slab.Slots); i++ {

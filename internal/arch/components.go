@@ -35,6 +35,7 @@ var components = []component{
 		{"am_recv.go", "budget", "each active message checks the budget"},
 		{"iface.go", "budget", "each eager message checks the budget"},
 		{"am_rndv.go", "rejecting", "a closing worker rejects an RTS at once"},
+		{"abort.go", "posted", "an abort ends the receives tied to its endpoint"},
 		{"fail.go", "posted", "a failed endpoint ends the receives tied to it"},
 		{"worker_close.go", "posted", "a closing worker ends all receives"},
 		{"live.go", "posted", "a summary reads it"},

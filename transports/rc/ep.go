@@ -39,6 +39,8 @@ type ep struct {
 	cancelToken  uct.Token // token of FlushCancel
 	lastProgress ucs.Time  // when sendKeepalives saw progress last
 	lastHead     uint32
+	lastUses     uint32 // of what completes and arrives, as the last checkPeers found
+	silence      nic.Silence
 }
 
 // Facts of rc beside those of all connections.

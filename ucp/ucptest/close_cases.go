@@ -121,7 +121,12 @@ func closeGiveUp(t *testing.T, p *Pair) {
 			rr.Cancel()
 		}
 		_, err := p.Recv(rr)
-		require.ErrorIs(t, err, ucp.ErrCanceled)
+		if late {
+			require.ErrorIs(t, err, ucp.ErrCanceled)
+			continue
+		}
+		require.ErrorIs(t, err, ucp.ErrPeerFailed)
+		require.ErrorContains(t, err, errCause.Error())
 	}
 }
 

@@ -1,6 +1,8 @@
 package ucptest
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +13,8 @@ import (
 var closedCases = []Case{
 	{"a peer that closes its worker or context has closed, not died", closedNotDead},
 	{"the peer's close of an endpoint fails nothing", closedEndpoint},
+	{"the peer aborts one of its endpoints", abortOne},
+	{"the peer aborts its last endpoint", abortLast},
 }
 
 // closedNotDead: whatever waits for a peer that closes its worker, or its context, ends with
@@ -97,5 +101,147 @@ func closedEndpoint(t *testing.T, p *Pair) {
 		require.NoError(t, p.Wait(sync))
 		require.NoError(t, p.Wait(long))
 		require.NoError(t, p.Wait(p.AB.Flush()))
+	}
+}
+
+// longCause is a cause of more than 200 bytes, which end within a character.
+var longCause = errors.New("a" + strings.Repeat("ä", 150))
+
+// waitsFor posts, at B, receives that wait for messages of e, an endpoint of A: two matched ones
+// that arrive by rendezvous, one that was removed from matching, and an active message that a
+// handler retained. The messages stay unfinished while A does nothing.
+func (p *Pair) waitsFor(e ucp.Endpoint) (at func() []ucp.RecvRequest, sends []ucp.Request) {
+	const long = 400_000
+	var kept []ucp.RetainedAM
+	require.NoError(p.T, p.B.HandleAM(77, func(m *ucp.AM) { kept = append(kept, m.Retain()) }))
+	sends = []ucp.Request{
+		e.TagSend(pattern(long, 1), 71), e.TagSendWith(pattern(10, 1), 72, ucp.Opts{Flags: ucp.ForceRendezvous}),
+		e.TagSendWith(nil, 73, ucp.Opts{Flags: ucp.ForceRendezvous}),
+		e.AMSendWith(77, nil, pattern(long, 1), ucp.Opts{Flags: ucp.ForceRendezvous}),
+	}
+	var taken ucp.MatchedMessage
+	p.Until(func() bool {
+		if taken.Len == 0 {
+			if m, ok := p.B.TagMprobe(71, exact); ok {
+				taken = m
+			}
+		}
+		_, ok := p.B.TagProbe(73, exact)
+		return ok && taken.Len > 0 && len(kept) == 1
+	})
+	return func() []ucp.RecvRequest {
+		return []ucp.RecvRequest{
+			taken.Recv(make([]byte, long)), kept[0].RecvInto(make([]byte, long)),
+		}
+	}, sends
+}
+
+// abortOne: A aborts one of its two endpoints to B. What waits at B for that endpoint's messages
+// ends with the cause; nothing else does.
+func abortOne(t *testing.T, p *Pair) {
+	if p.mode == ucp.ThreadMulti {
+		t.Skip("with the peer driven all the time a message does not stay by half")
+	}
+	for _, cause := range []error{errCause, longCause, nil} {
+		e := p.Connect(p.A, p.B)
+		require.NoError(t, p.Wait(p.AB.TagSend(nil, 1)))
+		p.MustRecv(p.B.TagRecv(nil, 1, exact))
+		at, sends := p.waitsFor(e)
+		tied := p.B.TagRecv(make([]byte, 8), 5, exact).Tie(p.BA)
+		other, got := p.AB.TagSendSync([]byte("other"), 6), p.B.TagRecv(make([]byte, 5), 7, exact)
+
+		fragments := e.TagSendWith(pattern(4<<20, 2), 74, ucp.Opts{Flags: ucp.ForceEager})
+		half := p.B.TagRecv(make([]byte, 4<<20), 74, exact)
+		p.B.Progress()
+		inHalf := !fragments.Done()
+		e.Abort(cause)
+		for _, r := range sends {
+			require.ErrorIs(t, p.Wait(r), ucp.ErrCanceled)
+		}
+		p.Settle()
+		rs := at()
+		if inHalf {
+			rs = append(rs, half)
+		}
+		for i, r := range rs {
+			_, err := p.Recv(r)
+			requireAborted(t, err, cause, "receive %d", i)
+		}
+		for _, tag := range []ucp.Tag{72, 73} {
+			_, ok := p.B.TagProbe(tag, exact)
+			require.False(t, ok, "its announcement is gone")
+		}
+		require.NoError(t, p.BA.Info().Err)
+		require.False(t, tied.Done())
+		tied.Cancel()
+		require.NoError(t, p.Wait(p.AB.TagSend([]byte("later"), 7)))
+		p.MustRecv(got)
+		p.MustRecv(p.B.TagRecv(make([]byte, 5), 6, exact))
+		require.NoError(t, p.Wait(other))
+	}
+}
+
+// abortLast: A aborts its last endpoint to B. Everything at B that waits for A ends with the cause.
+// Both connect anew afterwards.
+func abortLast(t *testing.T, p *Pair) {
+	if p.Alone() {
+		t.Skip("the endpoint of a worker to itself is at both sides")
+	}
+	for round, cause := range []error{errCause, longCause, nil} {
+		failed := make(chan error, 2)
+		e, err := p.B.NewEndpoint(p.A.Address(), ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { failed <- err }})
+		require.NoError(t, err)
+		idle, _ := p.B.NewEndpoint(p.A.Address(), ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { failed <- err }})
+		require.NoError(t, p.Wait(e.TagSend([]byte{1}, 1)))
+		p.MustRecv(p.A.TagRecv(make([]byte, 1), 1, exact))
+		if round != 1 { // else A has not used its endpoint
+			require.NoError(t, p.Wait(p.AB.TagSend([]byte{2}, 2)))
+			p.MustRecv(p.B.TagRecv(make([]byte, 1), 2, exact))
+		}
+		tied := p.B.TagRecv(make([]byte, 8), 5, exact).Tie(e)
+		waits := []ucp.Request{e.TagSendSync([]byte{1}, 3), e.TagSendWith(pattern(100, 1), 3, ucp.Opts{Flags: ucp.ForceRendezvous}), e.TagSend(pattern(400_000, 3), 3)}
+		p.Settle()
+		p.AB.Abort(cause)
+		_, err = p.Recv(tied)
+		requireAborted(t, err, cause, "tied receive")
+		for i, r := range append(waits, e.Flush(), e.TagSend(nil, 1)) {
+			requireAborted(t, p.Wait(r), cause, "request %d", i)
+		}
+		p.Until(func() bool { return len(failed) == 2 })
+		requireAborted(t, <-failed, cause, "OnFailure")
+		requireAborted(t, <-failed, cause, "OnFailure of an idle endpoint")
+		requireAborted(t, idle.Info().Err, cause, "idle endpoint")
+		for _, o := range []ucp.Endpoint{e, idle, p.BA} {
+			require.NoError(t, p.Close(p.B, o))
+		}
+		// Drop the messages that arrived.
+		for {
+			m, ok := p.A.TagMprobe(0, 0)
+			if !ok {
+				break
+			}
+			m.Drop()
+		}
+		p.Settle()
+		p.AB, p.BA = p.Connect(p.A, p.B), p.Connect(p.B, p.A)
+		require.NoError(t, p.Wait(p.BA.TagSend([]byte{4}, 4)))
+		p.MustRecv(p.A.TagRecv(make([]byte, 1), 4, exact))
+	}
+}
+
+// requireAborted requires that err is the failure of a peer that aborted its endpoint with cause.
+func requireAborted(t *testing.T, err, cause error, what string, args ...any) {
+	t.Helper()
+	require.ErrorIs(t, err, ucp.ErrPeerFailed, append([]any{what}, args...)...)
+	require.NotErrorIs(t, err, ucp.ErrPeerClosed, append([]any{what}, args...)...)
+	require.ErrorContains(t, err, "aborted the endpoint", append([]any{what}, args...)...)
+	switch cause {
+	case nil:
+	case longCause:
+		require.ErrorContains(t, err, "a"+strings.Repeat("ä", 99), append([]any{what}, args...)...)
+		require.NotContains(t, err.Error(), "\uFFFD")
+		require.NotContains(t, err.Error(), strings.Repeat("ä", 100))
+	default:
+		require.ErrorContains(t, err, cause.Error(), append([]any{what}, args...)...)
 	}
 }

@@ -30,6 +30,7 @@ const (
 	RTL         uct.AMID = 16 // RTL, as RTR, from a receiver that can read the sender's memory
 	Key         uct.AMID = 17 // exposes the memory; header: the receiver's id; address, domain, key
 	ReadDone    uct.AMID = 18 // the memory was read; header: the sender's id
+	Abort       uct.AMID = 19 // the sender aborts an endpoint; header: an id; what ends, reason
 
 	// Emulated RMA and AMO.
 	Put           uct.AMID = 20 // header: address; key, data
@@ -57,7 +58,7 @@ const (
 	ReplyLen   = 16 // value, status
 	// MaxMessage is the longest message: a longer one does not fit into an address space.
 	MaxMessage = math.MaxInt
-	// MaxReason is the longest reason in a refusal, in bytes.
+	// MaxReason is the longest reason in a refusal or an abort, in bytes.
 	MaxReason = 200
 	// MaxPeerAddress is the longest worker address that a peer may send, in bytes.
 	MaxPeerAddress = 2048
@@ -67,6 +68,14 @@ const (
 const (
 	CancelRTS  = 0 // an RTS of the sender; header: the sender's id
 	CancelData = 1 // data being sent; header: the receiver's id
+)
+
+// What an Abort ends. The header is an id, as named here.
+const (
+	AbortRTS       = 0 // the announced message of the sender's id, also while it is read
+	AbortData      = 1 // the data being sent to the receiver's id
+	AbortFragments = 2 // the open message in fragments, of this number
+	AbortPeer      = 3 // everything: this was the sender's last endpoint to the receiver; 0
 )
 
 // The header word of an active message is specified in docs/wire/ucp.md:
