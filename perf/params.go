@@ -306,7 +306,7 @@ func (p *Params) Effective(t Test) Params {
 	if t.API != Verbs || t.Pattern == PingPong {
 		q.PostList = 0
 	}
-	if t.API == UCP || len(p.Sizes) < 2 {
+	if t.API == UCP {
 		q.Stride = 0
 	}
 	tags, ams := t.Op == OpTag || t.Op == OpTagSync, t.API == UCP && t.Op == OpAM

@@ -21,7 +21,7 @@ func TestIgnoredOptions(t *testing.T) {
 		"-t tag_lat -D zcopy -W 3":                        {"-D 'zcopy' ignored for UCP test", "-W '3' ignored for UCP test"},
 		"-t am_lat -x shm -U -z -H 8":                     {"-U ignored for UCT test", "-z ignored for UCT test"},
 		"-t am_lat -x shm -W 5 -r recv":                   {"-W '5' ignored by am_lat"},
-		"-t put_bw -x shm -H 16 -i 16":                    {"-H '16' ignored by put_bw", "-i '16' ignored by put_bw"},
+		"-t put_bw -x shm -H 16 -i 16":                    {"-H '16' ignored by put_bw"},
 		"-t tag_lat -H 4 -y -o -U -C":                     {"-H '4' ignored by tag_lat", "-y ignored by tag_lat", "-o ignored by tag_lat"},
 		"-t ucp_am_bw -U -C -y -H 4 -z":                   {"-U ignored by ucp_am_bw", "-C ignored by ucp_am_bw"},
 		"-t ucp_fadd -z -o -B":                            {"-z ignored by ucp_fadd"},

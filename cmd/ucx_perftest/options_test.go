@@ -103,7 +103,6 @@ func TestParseErrors(t *testing.T) {
 		"-L grid":                 "not supported: goucx has no GPU",
 		"-F 64":                   "not supported: goucx has no GPU",
 		"-Y random":               "not supported: goucx has no GPU",
-		"":                        "is empty",
 		"node1 node2":             `unexpected "node2" after the server's host name "node1"`,
 		"-l node1 -t tag_bw":      "is not allowed with -l",
 	} {
@@ -163,6 +162,13 @@ func TestHelp(t *testing.T) {
 	want, err := os.ReadFile(file)
 	require.NoError(t, err)
 	assert.Equal(t, string(want), out)
+}
+
+// An empty word, of a variable that is not set, does not make a server.
+func TestEmptyHost(t *testing.T) {
+	_, _, err := command("", "-t", "tag_lat")
+	require.ErrorContains(t, err, "the server's host name is empty")
+	assert.Equal(t, 2, exitCode(err))
 }
 
 func TestDifferences(t *testing.T) {
