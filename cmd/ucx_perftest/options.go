@@ -52,17 +52,13 @@ type option struct {
 	line bool
 	// refused is the reason why goucx does not support an option of UCX; "": it does.
 	refused string
-	// also: an API outside the group's whose tests use the option.
-	also  []perf.API
-	value func(o *options) pflag.Value
+	value   func(o *options) pflag.Value
 }
 
 // group is a heading of -h with its options.
 type group struct {
 	title string
 	rows  []option
-	// apis are the APIs whose tests use the options; nil: all.
-	apis []perf.API
 }
 
 // name returns the option's name in messages.
@@ -169,6 +165,8 @@ func (o *options) positional(args []string) error {
 		return fmt.Errorf("unexpected %q", args[0])
 	case len(args) > 1:
 		return fmt.Errorf("unexpected %q after the server's host name %q", args[1], args[0])
+	case args[0] == "":
+		return errors.New("the server's host name is empty; without one this side is the server")
 	case o.loopback && !o.help:
 		return fmt.Errorf("a server's host name, %q, is not allowed with -l", args[0])
 	default:
@@ -200,25 +198,32 @@ func (o *options) checkForm() error {
 // given its default is omitted.
 func (o *options) ignored(t perf.Test) []string {
 	defaults := newOptions()
+	zero := &options{}
+	unused := func(r *option, t perf.Test) bool {
+		used := &options{Params: o.Effective(t)}
+		value := r.value(used).String()
+		return value == r.value(zero).String() && value != r.value(o).String()
+	}
 	var list []string
 	for _, g := range groups {
-		if g.apis == nil || slices.Contains(g.apis, t.API) {
-			continue
-		}
 		for i := range g.rows {
 			r := &g.rows[i]
-			if r.refused != "" || !contains(o.given, r.long) || slices.Contains(r.also, t.API) {
+			if r.refused != "" || !contains(o.given, r.long) {
 				continue
 			}
 			value := r.value(o).String()
-			if value == r.value(defaults).String() {
+			if value == r.value(defaults).String() || !unused(r, t) {
 				continue
 			}
 			what := r.name()
 			if r.arg != "" {
 				what += " '" + strings.Trim(value, `"`) + "'"
 			}
-			text := fmt.Sprintf("%s ignored for %s test", what, t.API)
+			by := "for " + t.API.String() + " test"
+			if slices.ContainsFunc(perf.Tests(), func(other perf.Test) bool { return other.API == t.API && !unused(r, other) }) {
+				by = "by " + t.Name // others of the API use it
+			}
+			text := fmt.Sprintf("%s ignored %s", what, by)
 			if t.API == perf.UCP && (r.letter == "x" || r.letter == "d") {
 				text += "; see NOTE in help message"
 			}

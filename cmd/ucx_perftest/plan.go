@@ -160,6 +160,12 @@ func (p *plan) runs() []step {
 	return rs
 }
 
+// verbs reports whether the step is a test of verbs.
+func (s step) verbs() bool {
+	t, err := perf.Lookup(s.options.Test)
+	return err == nil && t.API == perf.Verbs
+}
+
 // remove removes the steps at these positions, which the client refuses. What this side alone would
 // refuse stays: the client has options for all lines that this side may not have.
 func (p *plan) remove(positions []int) {
