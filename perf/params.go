@@ -111,6 +111,15 @@ func (p *Params) Size() int64 {
 	return n
 }
 
+// StampStride returns the number of messages per stamp of the clock: 64 of a stream, unless it has
+// fewer messages or StampEach is set.
+func (p *Params) StampStride(t Test) int64 {
+	if t.Pattern == PingPong || p.StampEach || p.iterations() < streamStride {
+		return 1
+	}
+	return streamStride
+}
+
 // Check returns all errors in the parameters that do not depend on a transport, joined. An unknown
 // or unsupported test is reported alone.
 func (p *Params) Check() error {

@@ -31,11 +31,13 @@ var roles = map[string]func(*parent){
 	"host":      roleHost,
 	"meet":      roleMeet,
 	"member":    roleMember,
+	"mortal":    roleMortal,
 	"peer":      rolePeer,
 	"mixer":     roleMixer,
 	"scribbler": roleScribbler,
 	"sender":    roleSender,
 	"side":      roleSide,
+	"survivor":  roleSurvivor,
 
 	"victim":  roleVictim,
 	"flood":   roleFlood,

@@ -73,6 +73,7 @@ func (r Request) Notify(f NotifyFunc, cookie uint64) bool {
 	w.slab.Slots[i].Flags |= request.FlagNotify | request.FlagExtra
 	n := w.slab.listener(i)
 	n.f, n.cookie = f, cookie
+	w.polling.checkSoon()
 	return true
 }
 

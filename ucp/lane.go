@@ -150,7 +150,14 @@ func (l *lane) setIface(wi *workerIface, domain uint8, rndvThresh uint64) {
 	a := wi.iface.Attr()
 	l.iface, l.domain = uint32(wi.index), domain
 	l.ifaceMaxShort, l.maxBcopy, l.zcopy = a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
-	l.maxEager, l.maxFast = rndvThresh, int(min(uint64(a.AM.Short), rndvThresh))
+	fast := int(min(uint64(a.AM.Short), rndvThresh))
+	l.maxEager, l.tagFast, l.amFast = rndvThresh, fast, fast
+	if wi.t.ctx.features&FeatureTag == 0 {
+		l.tagFast = -1
+	}
+	if wi.t.ctx.features&FeatureAM == 0 {
+		l.amFast = -1
+	}
 	l.update()
 }
 

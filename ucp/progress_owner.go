@@ -188,6 +188,7 @@ func (r Request) park(ctx context.Context, take bool) (Message, bool, error) {
 	x := waiterPool.Get().(*waiter)
 	x.id, x.consume = r.id, take
 	o.enqueue(&w.slab, x, placeQueue)
+	w.polling.checkSoon()
 	// Spinning helps only while the owner runs in parallel.
 	spin := o.cores > 1 && o.state == ownerRuns && o.waking.Load() == 0
 	w.unlockShared()

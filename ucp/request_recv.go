@@ -154,6 +154,7 @@ func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 		st = w.connect(k) // before the tie, since a failure here would also end a tied receive
 		w.slab.Slots[i].EP = k
 		w.slab.Slots[i].Flags |= request.FlagTied
+		w.polling.checkSoon()
 	}
 	if st != ucs.OK {
 		w.matching.posted.Remove(i)

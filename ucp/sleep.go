@@ -43,6 +43,9 @@ type sleeper struct {
 	set     *shmem.PollSet // the worker's EventFD, then those of the ifaces
 	none    *shmem.PollSet // the empty set
 	unarmed bool           // an iface has no EventFD, so it cannot wake the sleeper
+	// unchecked is set while a goroutine sleeps and the ifaces will not check their peers before
+	// it wakes, because nothing waited for one.
+	unchecked bool
 
 	ends <-chan struct{} // Done channel of the context whose end calls Signal
 	stop func() bool     // stops that call
@@ -108,6 +111,7 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 			d = evictInterval // connections may become idle
 		}
 	}
+	checks := w.polling.checkPeers()
 	short := s.unarmed // something will be due that causes no wake-up
 	for _, wi := range w.polling.ifaces {
 		if wi.state == ifaceArmed && wi.iface.ActiveEndpoints() == 0 {
@@ -128,6 +132,9 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 	case d < 0 && w.polling.serviceInterval > 0:
 		d = w.polling.serviceInterval
 	}
+	if checks > 0 && (d < 0 || checks < d) {
+		d = checks
+	}
 	if w.show != nil {
 		w.show.publishBeforeSleep(w)
 	}
@@ -136,7 +143,10 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 	if sweep := w.slab.SweepAll(start); sweep > 0 && (d < 0 || sweep < d) {
 		d = sweep
 	}
-	if w.poll(math.MaxInt, d) > 0 {
+	s.unchecked = checks == 0
+	n := w.poll(math.MaxInt, d)
+	s.unchecked = false
+	if n > 0 {
 		for k, wi := range w.polling.ifaces { // those that become active take part in the next pass
 			if s.set.Ready(k + 1) {
 				wi.serve()
@@ -146,6 +156,31 @@ func (w *thread) sleep(ctx context.Context, p *waitLoop) {
 	}
 	if ucs.Now().Sub(start) >= spuriousTime {
 		p.since = spinOver
+	}
+}
+
+// checkPeers lets the active ifaces check the peers on which something waits. It returns the time
+// until the next check. 0: nothing waits; negative: no iface makes checks.
+func (p *polling) checkPeers() time.Duration {
+	next := time.Duration(-1)
+	for _, wi := range p.ifaces {
+		if c, ok := wi.iface.(uct.PeerChecker); ok && wi.iface.ActiveEndpoints() > 0 {
+			if d := c.CheckPeers(); d > 0 && (next <= 0 || d < next) {
+				next = d
+			} else {
+				next = max(next, 0)
+			}
+		}
+	}
+	return next
+}
+
+// checkSoon ends the sleep of the goroutine that progresses, if the ifaces will not check their
+// peers in time for a new operation that waits. The caller holds the lock.
+func (p *polling) checkSoon() {
+	if p.sleeper.unchecked {
+		p.sleeper.unchecked = false
+		p.signal()
 	}
 }
 
@@ -272,6 +307,9 @@ func (w *Worker) Arm() error {
 		w.t.show.publishBeforeSleep(&w.t)
 	}
 	within := w.t.polling.serviceInterval
+	if checks := w.t.polling.checkPeers(); checks > 0 && (within == 0 || checks < within) {
+		within = checks
+	}
 	if sweep := w.t.slab.SweepAll(ucs.Now()); sweep > 0 && (within == 0 || sweep < within) {
 		within = sweep
 	}

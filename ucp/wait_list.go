@@ -359,6 +359,7 @@ func (w *thread) listenAll(rs []AnyRequest) *waiter {
 func (w *thread) parkForAny(ctx context.Context, x *waiter) (owns bool, err error) {
 	o := &w.owner
 	o.enqueue(&w.slab, x, placeQueue)
+	w.polling.checkSoon()
 	spin := o.cores > 1 && o.state == ownerRuns && o.waking.Load() == 0
 	w.unlockShared()
 	ended := x.await(ctx, spin)

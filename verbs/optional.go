@@ -91,4 +91,31 @@ func Moderate(c CQ, count int, period time.Duration) error {
 	return unsupported("moderate completion queue")
 }
 
+// PeerState is what a PeerProber knows of a peer's queue pair.
+type PeerState uint8
+
+const (
+	// PeerUnknown: nothing shows that the queue pair is gone.
+	PeerUnknown PeerState = iota
+	// PeerPortClosed: nothing receives at the peer's port.
+	PeerPortClosed
+	// PeerQPClosed: the device at the peer's port has no such queue pair.
+	PeerQPClosed
+)
+
+var peerStateNames = [...]string{"nothing is known of it", "its process has ended: its port is closed", "its queue pair is closed"}
+
+// String returns the state as the end of a sentence that begins with "the peer failed: ".
+func (s PeerState) String() string { return peerStateNames[s] }
+
+// PeerProber is a Context that detects that a peer's device or queue pair is gone, although the
+// peer sends nothing (soft, over UDP).
+type PeerProber interface {
+	// PeerState returns what is known of the queue pair qpn at address a, and probes it in the
+	// background. The caller repeats the call while it waits for the peer. lastReceived is the time of
+	// the last packet that it has received from the peer. A result other than PeerUnknown is
+	// final, unless the caller has received a packet since. Any goroutine may call it.
+	PeerState(a *AHAttr, qpn QPN, lastReceived ucs.Time) PeerState
+}
+
 func unsupported(what string) error { return fmt.Errorf("%s: %w", what, ucs.ErrUnsupported) }

@@ -88,7 +88,7 @@ func (s *session) notes() {
 	}
 	for _, r := range s.plan.runs() {
 		t, err := perf.Lookup(r.options.Test)
-		if err == nil && t.Pattern != perf.PingPong && !r.options.StampEach {
+		if err == nil && r.options.StampStride(t) > 1 {
 			fmt.Fprintf(s.stderr, "ucx_perftest: note: %s is stamped at every 64th message, so its percentile is one of means; --stamp-each stamps every message as UCX's tool does\n", t.Name)
 			return
 		}
@@ -111,7 +111,7 @@ func (s *session) loopback() error {
 		}
 		runs.end(r.wrapError(s.measure(f, h, rte.Loop{}, r)))
 	}
-	return s.finish(f, &runs)
+	return s.finish(f, h, &runs)
 }
 
 // header prints the header of this session once, when the transports of its first run are known.
@@ -148,7 +148,8 @@ func (r step) wrapError(err error) error {
 }
 
 // finish ends the measuring side. It returns an error if runs failed or were refused.
-func (s *session) finish(f report.Form, runs *tally) error {
+func (s *session) finish(f report.Form, h report.Header, runs *tally) error {
+	s.header(f, h, "") // if no run began
 	if err := f.Err(); err != nil {
 		return fmt.Errorf("print results: %w", err)
 	}
@@ -195,7 +196,7 @@ func (s *session) client() error {
 			return err
 		}
 	}
-	return s.finish(f, &runs)
+	return s.finish(f, h, &runs)
 }
 
 // endRun ends a run on both sides, so that the next one can begin. After a failed last run it does

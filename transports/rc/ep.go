@@ -40,6 +40,8 @@ type ep struct {
 	ackDeadline  ucs.Time  // see awaitACKs; 0: not waiting
 	lastProgress ucs.Time  // when sendKeepalives saw progress last
 	lastHead     uint32
+	lastUses     uint32 // of what completes and arrives, as the last checkPeers found
+	silence      nic.Silence
 }
 
 // Facts of rc beside those of all connections.

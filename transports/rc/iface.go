@@ -94,6 +94,7 @@ type iface struct {
 	accessErrors accessErrors
 	nextService  ucs.Time
 	keepaliveAt  ucs.Time // last search for connections to probe
+	peerChecks   nic.CheckTimer
 
 	threads int
 	armed   bool // Arm was called: a section that did work wakes the worker

@@ -211,6 +211,7 @@ func (f *iface) serviceTimers() {
 	f.expireTimers(now)
 	f.reapDraining(now)
 	f.EvictIdle(now)
+	f.checkPeers(now)
 	if now.Sub(f.keepaliveAt) >= f.keepalive/4 {
 		f.keepaliveAt = now
 		f.sendKeepalives(now)
@@ -272,6 +273,59 @@ func (f *iface) sendKeepalives(now ucs.Time) {
 			q.postZeroWrite(0)
 		}
 	}
+}
+
+// CheckPeers implements uct.PeerChecker.
+func (f *iface) CheckPeers() time.Duration {
+	if f.closed || !f.d.ChecksPeers() {
+		return 0
+	}
+	f.EnterWait()
+	defer f.Leave()
+	now := ucs.Now()
+	return f.peerChecks.Within(now, f.checkPeers(now))
+}
+
+// checkPeers has the device probe the peers that have been silent while something waits for them.
+// It fails the connections with those that are gone. It reports whether the check was due.
+func (f *iface) checkPeers(now ucs.Time) bool {
+	if !f.d.ChecksPeers() || !f.peerChecks.Start(now, len(f.Slots)) {
+		return false
+	}
+	f.QueryWaits(uct.WaitForClose)
+	for _, p := range f.draining {
+		if p.q.head != p.q.tail {
+			p.e.Awaited = uct.WaitForReply
+		}
+	}
+	for _, e := range f.Slots {
+		if e == nil || e.Life.Over() || e.Life == conn.HalfOpen { // a half-open peer may be forged
+			continue
+		}
+		uses, waits := e.received, e.Awaited != uct.WaitNone || e.pend.Len() > 0 || e.M.Deadline() != 0
+		for _, p := range e.qps {
+			uses += p.q.head
+			waits = waits || p.q.head != p.q.tail
+		}
+		if uses != e.lastUses {
+			e.lastUses = uses
+			e.silence.Received(now)
+		}
+		if !e.silence.Over(&f.peerChecks, now, waits) {
+			continue
+		}
+		e.requestCompletion() // unsignaled operations complete with it, if the peer lives
+		if s := f.d.PeerState(f.port, &e.peer.port, e.peer.iface.qpn, &e.silence); s != verbs.PeerUnknown {
+			for _, o := range f.ByPeer[e.peer.iface.name] {
+				err := conn.PeerFailed(s.String())
+				if f.shutdownArrived(o) {
+					err = conn.ErrPeerClosed
+				}
+				f.FailLater(o, err)
+			}
+		}
+	}
+	return true
 }
 
 // Flush completes when the operations posted before it on all endpoints have completed.

@@ -20,8 +20,8 @@ var (
 	timeout = config.New("UD_TIMEOUT", "30s", config.Duration(10*time.Millisecond, time.Hour), "time",
 		"How long a peer may send no reply before its endpoints fail.").
 		Alias("UD_VERBS_TIMEOUT", "UD_MLX5_TIMEOUT")
-	keepalive = config.New("UD_KEEPALIVE_INTERVAL", "10s", config.Duration(time.Millisecond, time.Hour), "time",
-		"After how long without a message a ud endpoint sends a keepalive.").
+	keepalive = config.New("UD_KEEPALIVE_INTERVAL", "10s", config.Duration(time.Millisecond, config.Forever), "time",
+		"After how long without a message a ud endpoint sends a keepalive. inf: never.").
 		Inherit("KEEPALIVE_INTERVAL")
 	timerTick = config.New("UD_TIMER_TICK", "4ms", config.Duration(100*time.Microsecond, time.Second), "time",
 		"Shortest time after which unacknowledged messages are retransmitted. Measured round trips and silence make it longer.").
@@ -35,12 +35,15 @@ var settings = config.Table{Section: "ud", Settings: []config.Setting{
 	txQueueLen, rxQueueLen, maxWindow, timeout, keepalive, timerTick, linger,
 }}
 
+// endless is a keepalive interval that never ends, to which times can be added.
+const endless = 100 * 365 * 24 * time.Hour
+
 // flowConfig returns the configuration of all flows for the settings in s.
 func flowConfig(s *config.Set) arq.Config {
 	c := arq.Default
 	c.Window = uint32(maxWindow.Get(s))
 	c.Initial = min(c.Initial, c.Window)
-	c.PeerTimeout, c.KeepAlive = timeout.Get(s), keepalive.Get(s)
+	c.PeerTimeout, c.KeepAlive = timeout.Get(s), min(keepalive.Get(s), endless)
 	c.MinRTO = timerTick.Get(s)
 	c.FirstRTO, c.MaxRTO = max(c.FirstRTO, c.MinRTO), max(c.MaxRTO, c.MinRTO)
 	c.MaxRTO = max(min(c.MaxRTO, c.PeerTimeout/8), c.MinRTO)

@@ -3,10 +3,12 @@ package ud
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
 )
 
 // When a peer closes or stops responding, the endpoints to it and the flows from it fail.
@@ -51,11 +53,15 @@ const (
 	endInOrder uint64 = iota
 	endTimedOut
 	endDisconnected
+	endPortClosed
+	endQPClosed
 )
 
 var endErrs = [...]error{
 	endTimedOut:     fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.TimedOut),
 	endDisconnected: fmt.Errorf("%w: this side ended the connection", ucs.ErrPeerFailed),
+	endPortClosed:   fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.PortClosed),
+	endQPClosed:     fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.QPClosed),
 }
 
 // reportRxEnd completes the operations that ended with the flow, then reports its end. It
@@ -96,7 +102,10 @@ func (f *iface) Disconnect(rxConn uint32) {
 // peer. It returns false if there is no such flow, or if the flow continues.
 func (f *iface) pairFailure(e *endpoint) bool {
 	why := e.s.Reason()
-	if why != arq.Closed && why != arq.TimedOut {
+	end, paired := map[arq.Reason]uint64{
+		arq.Closed: endInOrder, arq.TimedOut: endTimedOut, arq.PortClosed: endPortClosed, arq.QPClosed: endQPClosed,
+	}[why]
+	if !paired {
 		return false
 	}
 	var rx *arq.Receiver
@@ -114,9 +123,81 @@ func (f *iface) pairFailure(e *endpoint) bool {
 		e.p.closedEPs = append(e.p.closedEPs, e)
 		return true
 	}
-	f.queueRxEnd(rx, endTimedOut, e)
+	f.queueRxEnd(rx, end, e)
 	f.removeReceiver(rx)
 	return true
+}
+
+// CheckPeers implements uct.PeerChecker.
+func (f *iface) CheckPeers() time.Duration {
+	if f.state == ifaceClosed || !f.d.ChecksPeers() {
+		return 0
+	}
+	f.EnterWait()
+	defer f.Leave()
+	now := ucs.Now()
+	return f.peerChecks.Within(now, f.checkPeers(now))
+}
+
+// checkPeers has the device probe the peers that have been silent while something waits for them.
+// It fails the flows to and from those that are gone. It reports whether the check was due.
+func (f *iface) checkPeers(now ucs.Time) bool {
+	if !f.d.ChecksPeers() || !f.peerChecks.Start(now, len(f.eps)+f.ActiveEndpoints()) {
+		return false
+	}
+	for _, p := range f.peers {
+		if p == nil {
+			continue
+		}
+		p.awaited = false
+		for _, e := range p.eps {
+			p.silence.Received(e.s.LastReply())
+			p.awaited = p.awaited || e.s.Started() && (!e.s.Idle() || e.s.State() == arq.Opening) || e.pend.Len() > 0
+		}
+	}
+	f.mux.EachReceiver(func(r *arq.Receiver) {
+		f.peers[r.Peer].silence.Received(r.LastRecv())
+	})
+	if w, ok := f.handler.(uct.WaitReporter); ok {
+		w.ReportWaits(uct.WaitForClose, func(ep uct.Endpoint, rxConn uint32, _ uct.WaitKind) {
+			if e, ok := ep.(*endpoint); ok {
+				e.p.awaited = true
+			} else if r := f.mux.Receiver(arq.Flow(rxConn)); r != nil {
+				f.peers[r.Peer].awaited = true
+			}
+		})
+	}
+	for _, p := range f.peers {
+		if p == nil || !p.silence.Over(&f.peerChecks, now, p.awaited) {
+			continue
+		}
+		switch f.d.PeerState(f.port, &p.addr.Port, p.addr.QPN, &p.silence) {
+		case verbs.PeerUnknown:
+		case verbs.PeerPortClosed:
+			f.failPeer(p, arq.PortClosed, endPortClosed)
+		case verbs.PeerQPClosed:
+			f.failPeer(p, arq.QPClosed, endQPClosed)
+		}
+	}
+	return true
+}
+
+// failPeer fails all flows to and from a peer.
+func (f *iface) failPeer(p *peer, why arq.Reason, end uint64) {
+	for _, e := range slices.Clone(p.eps) {
+		e.s.Fail(why)
+		e.handleState()
+	}
+	var rest []*arq.Receiver
+	f.mux.EachReceiver(func(r *arq.Receiver) {
+		if f.peers[r.Peer] == p {
+			rest = append(rest, r)
+		}
+	})
+	for _, r := range rest {
+		f.queueRxEnd(r, end, nil)
+		f.removeReceiver(r)
+	}
 }
 
 // receiveEnd processes the End of flow r, which has delivered everything before it. If the peer

@@ -84,11 +84,13 @@ type iface struct {
 	failures     []*endpoint          // endpoints whose failure is to be reported
 	pairedEPs    map[uint32]*endpoint // endpoints reported together with the end of a flow, by the flow's Desc.RxConn
 	sweptAt      ucs.Time
+	peerChecks   nic.CheckTimer
 
 	d           *nic.Domain
 	handler     uct.Handler
 	attr        uct.IfaceAttr
 	self        address
+	port        uint8
 	device      []byte
 	conf        arq.Config
 	stats       *stats.Set
@@ -131,7 +133,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (_ uct.Iface, err e
 		return nil, fmt.Errorf("no worker, or %d threads: %w", c.Threads, ucs.ErrInvalid)
 	}
 	f := &iface{
-		d: d, handler: c.Handler, threads: max(c.Threads, 1), now: ucs.Now(), conf: flowConfig(c.Settings),
+		d: d, port: port, handler: c.Handler, threads: max(c.Threads, 1), now: ucs.Now(), conf: flowConfig(c.Settings),
 		peersByName: map[uint64]*peer{}, ahs: map[verbs.AHAttr]*addrHandle{}, linger: linger.Get(c.Settings), group: c.Stats,
 		stats: stats.NewSet(statNames[:]), nextDeadline: nic.Never, sendSlots: txQueueLen.Get(c.Settings),
 	}

@@ -3,6 +3,7 @@ package ud
 import (
 	"fmt"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
@@ -10,16 +11,18 @@ import (
 
 // peer is a remote interface to or from which there are flows.
 type peer struct {
-	ah    verbs.AHID
-	addr  address
-	index uint32 // in iface.peers; arq's name of the peer
-	numRx int32  // flows from the peer
+	ah      verbs.AHID
+	awaited bool // something waits for the peer, as the last checkPeers found
+	addr    address
+	index   uint32 // in iface.peers; arq's name of the peer
+	numRx   int32  // flows from the peer
 	// pendingACK is a flow from the peer with a pending ACK that can be piggybacked; nil: none.
 	pendingACK *arq.Receiver
 	eps        []*endpoint
 	// closedEPs are endpoints that the peer has closed. Each is reported together with the
 	// end of a flow from the peer.
 	closedEPs []*endpoint
+	silence   nic.Silence
 }
 
 // addrHandle is an address handle, shared by all peers with the same port address.

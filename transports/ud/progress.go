@@ -100,6 +100,7 @@ func (f *iface) progressSlow() (n int) {
 		if now.Sub(f.sweptAt) > f.sweepEvery {
 			f.sweep(now)
 		}
+		f.checkPeers(now)
 		f.PollAlarm(now)
 		f.SetAlarm(now.Add(pollTimeout)) // in case the program stops polling
 	}

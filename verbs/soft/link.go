@@ -77,7 +77,7 @@ func (d *device) openLink() (err error) {
 		if d.udp, err = udp.Open(d.conf.Addr, d.conf.Port, socketBuffer); err != nil {
 			return err
 		}
-		d.udp.Tap = d.conf.Tap
+		d.udp.Tap, d.udp.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
 		d.gid, d.lid = d.udp.GID(), d.udp.LID()
 		d.link = udpLink{d}
 		if d.conf.Faults != nil {

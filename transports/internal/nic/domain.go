@@ -22,6 +22,7 @@ type Domain struct {
 	dev          *device
 	ctx          verbs.Context
 	idleNotifier verbs.IdleNotifier // nil: the device needs no notice
+	prober       verbs.PeerProber   // nil: the device cannot tell whether a peer is gone
 	pd           verbs.PD
 	attr         uct.DomainAttr
 	keys         keyTable
@@ -48,6 +49,9 @@ func openDomain(c *Component, name string, conf uct.DomainConfig) (*Domain, erro
 		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedKeyLen, LazyKeyCheck: true,
 	}
 	d.idleNotifier, _ = ctx.(verbs.IdleNotifier)
+	if ctx.Info().Link == "udp" {
+		d.prober, _ = ctx.(verbs.PeerProber)
+	}
 	if d.log == nil {
 		d.log = zap.NewNop()
 	}

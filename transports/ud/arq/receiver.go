@@ -47,6 +47,9 @@ func NewReceiver(c *Config, first Seq, now ucs.Time) *Receiver {
 	return &Receiver{conf: c, next: first, first: first, lastRecv: now, advertised: uint8(c.Window)}
 }
 
+// LastRecv returns the time of the last packet.
+func (r *Receiver) LastRecv() ucs.Time { return r.lastRecv }
+
 // Held returns the number of packets held out of order.
 func (r *Receiver) Held() int { return int(r.held) }
 

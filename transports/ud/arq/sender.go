@@ -45,9 +45,16 @@ const (
 	ResetByPeer
 	// Closed: the peer closed its interface.
 	Closed
+	// PortClosed: nothing receives at the peer's port.
+	PortClosed
+	// QPClosed: the peer's queue pair does not exist any more.
+	QPClosed
 )
 
-var reasonNames = [...]string{"", "it does not answer", "another interface has its address", "it reset the connection", "it closed its interface"}
+var reasonNames = [...]string{
+	"", "it does not answer", "another interface has its address", "it reset the connection", "it closed its interface",
+	"its process has ended: its port is closed", "its queue pair is closed",
+}
 
 // String returns the reason as the end of a sentence that begins with "the peer failed: ".
 func (r Reason) String() string { return reasonNames[r] }
@@ -155,6 +162,9 @@ func (s *Sender) Start(now ucs.Time) {
 
 // Started reports whether Start was called.
 func (s *Sender) Started() bool { return s.due != never || s.state != Opening }
+
+// LastReply returns the time of the last reply, at first that of Start.
+func (s *Sender) LastReply() ucs.Time { return s.lastReply }
 
 // State returns the state of the flow.
 func (s *Sender) State() State { return s.state }

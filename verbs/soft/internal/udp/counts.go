@@ -23,12 +23,14 @@ const (
 	RxErrors                     // receives that returned an error
 	RxOverflow                   // datagrams that the kernel dropped because the socket buffer was full
 	IDSearched                   // packets whose IPv4 identification had to be searched for
+	TxProbes                     // probes of peers' queue pairs
+	RxProbes                     // probes of peers that were replied to
 	numCounters
 )
 
 var counterNames = [numCounters]string{
 	"tx_again", "tx_too_long", "tx_refused", "tx_unreachable", "tx_unsegmented", "tx_lost",
-	"rx_short", "rx_truncated", "rx_family", "rx_no_buffer", "rx_errors", "rx_overflow", "id_searched",
+	"rx_short", "rx_truncated", "rx_family", "rx_no_buffer", "rx_errors", "rx_overflow", "id_searched", "tx_probes", "rx_probes",
 }
 
 // Counts are the counters of a socket. Any goroutine may add to them and read them.

@@ -186,7 +186,9 @@ func (d *Datagram) parseHeader(m *mmsghdr) bool {
 		c[RxTruncated].Add(1)
 		return false
 	case n < MinPacket:
-		c[RxShort].Add(1)
+		if n != probeLen || !d.u.handleProbe(d.rx.buf[:n], &d.rx.name, m.hdr.Namelen) {
+			c[RxShort].Add(1)
+		}
 		return false
 	}
 	from, ok := parseSockaddr(&d.rx.name, m.hdr.Namelen)

@@ -43,8 +43,12 @@ type Socket struct {
 	batches      batchPool
 	// Tap sees the packets: sent ones right before, received ones right after. nil: none.
 	Tap func(sent bool, h *wire.Network, packet []byte)
-	_   ucs.Pad // senders read the fields above, each receive writes those below
-	rx  receiver
+	// HasQP reports whether the device has a queue pair, for replies to probes. nil: there are
+	// none.
+	HasQP  func(verbs.QPN) bool
+	prober prober
+	_      ucs.Pad // senders read the fields above, each receive writes those below
+	rx     receiver
 }
 
 // Open binds a socket to addr, an address of this host. Port 0 means a random one.
@@ -172,6 +176,7 @@ func (u *Socket) bind(addr netip.Addr, port uint16) error {
 
 // Close closes the socket.
 func (u *Socket) Close() error {
+	u.prober.stop()
 	if err := unix.Close(u.FD); err != nil {
 		return fmt.Errorf("close udp port %v: %w", u.Addr, err)
 	}

@@ -24,6 +24,7 @@ type Socket struct {
 	UnprivRcvbuf int
 	Counts       Counts
 	Tap          func(sent bool, h *wire.Network, packet []byte)
+	HasQP        func(verbs.QPN) bool
 }
 
 // Batch is a stub.
@@ -64,6 +65,12 @@ func (u *Socket) SetClass(*Peer, uint8, uint8) {}
 
 // Peer is a stub.
 func (u *Socket) Peer(verbs.GID, uint16) (Peer, error) { return Peer{}, ucs.ErrUnsupported }
+
+// PeerState is a stub.
+func (u *Socket) PeerState(*Peer, verbs.QPN, ucs.Time) verbs.PeerState { return verbs.PeerUnknown }
+
+// Unanswered is a stub.
+func (u *Socket) Unanswered(*Peer, verbs.QPN) bool { return false }
 
 // Begin is a stub.
 func (u *Socket) Begin(*Peer) *Batch { return &Batch{} }

@@ -88,6 +88,9 @@ func (p *Peer) Matches(d *Datagram) bool {
 	return d.From.lo == p.src.lo && d.From.hi == p.src.hi && (d.From.port == p.src.port || p.Foreign)
 }
 
+// SamePort reports whether p and o are at the same address and port.
+func (p *Peer) SamePort(o *Peer) bool { return p.src == o.src }
+
 // BatchState tells how a batch leaves the socket, and whether it takes more packets.
 type BatchState uint8
 
