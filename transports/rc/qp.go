@@ -237,7 +237,7 @@ func (p *connQP) completeAcked() {
 		switch {
 		case wc.QPN != p.local.qpn:
 			others = append(others, wc)
-		case wc.Status != verbs.WCSuccess && unacked == p.q.tail:
+		case wc.Status != verbs.WCSuccess && unacked == p.q.tail && uint32(wc.ID)-p.q.head < p.q.tail-p.q.head:
 			unacked = uint32(wc.ID)
 		}
 	}
