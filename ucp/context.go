@@ -71,7 +71,7 @@ var featureNames = [...]struct {
 	{"tag", FeatureTag, wireup.ForAM},
 	{"rma", FeatureRMA, wireup.ForRMA},
 	{"amo", FeatureAtomics, wireup.ForAMO},
-	{"am", FeatureTag, wireup.ForAM},
+	{"am", FeatureAM, wireup.ForAM},
 }
 
 // Config configures a Context. Only Providers is required; goucx.Open sets it.

@@ -337,6 +337,8 @@ func (e Endpoint) Protocols(k *RemoteKey) (ranges []ProtocolRange) {
 		upTo(min(max(min(short, uint64(len(w.scratch))), wire.SyncHeaderLen)-wire.SyncHeaderLen, eager), "egr/short")
 		upTo(min(bcopy-wire.SyncHeaderLen, eager), "egr/bcopy")
 		upTo(math.MaxUint64, "rndv")
+	}
+	if w.ctx.features&FeatureAM != 0 {
 		begin("am_send", i)
 		upTo(min(short, eager), "egr/short")
 		if z := l.zcopy; z.max > 0 {

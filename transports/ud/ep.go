@@ -179,7 +179,9 @@ func (e *endpoint) handleState() {
 	case arq.Failed:
 		if why := e.s.Reason(); why != arq.Closed {
 			f.stats.Inc(statFailed)
-			e.err = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, why)
+			if e.err == nil { // else a refusal names the reason
+				e.err = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, why)
+			}
 		}
 		e.lostOps = e.s.HasUnacked()
 		e.detach()
