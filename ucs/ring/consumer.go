@@ -182,8 +182,8 @@ func (c *Consumer) releaseSlow() bool {
 	return false
 }
 
-// Discard consumes the messages that have arrived, without looking at them, and tells the producer
-// so. The consumer is not used afterwards.
+// Discard consumes the messages that have arrived, without reading them, and publishes that. The
+// consumer is not used afterwards.
 func (c *Consumer) Discard() {
 	for n := uint64(0); n <= c.mask && c.Ready(); n++ {
 		c.Advance()
