@@ -61,6 +61,10 @@ func (o Op) Atomic() bool { return o >= OpAdd && o <= OpCompareSwap }
 // OneSided reports whether the operation acts on the other side's memory.
 func (o Op) OneSided() bool { return o >= OpPut && o <= OpCompareSwap }
 
+// unattended reports whether the passive side can do without progress: the test accesses its memory,
+// and it sends nothing back.
+func (t Test) unattended() bool { return t.Op.OneSided() && t.Pattern != PingPong }
+
 // Test is a row of the table of tests.
 type Test struct {
 	// Name and Desc are UCX's, except for Verbs tests, which UCX does not have.

@@ -101,12 +101,12 @@ func (t *tool) build() error {
 		"PACKAGE_VERSION": strconv.Quote(v.Version), "VERSION": strconv.Quote(v.Version),
 		"UCX_CONFIGURE_FLAGS": strconv.Quote(configureFlags(info)), "GO_VERSION": strconv.Quote(v.Go),
 	}
-	modules := ""
+	var modules strings.Builder
 	for _, p := range t.providers {
 		defines["HAVE_TL_"+strings.ToUpper(p.Name())] = "1"
-		modules += ":" + p.Name()
+		modules.WriteString(":" + p.Name())
 	}
-	defines["uct_MODULES"] = strconv.Quote(modules)
+	defines["uct_MODULES"] = strconv.Quote(modules.String())
 	for _, s := range info.Settings {
 		name, flag := strings.CutPrefix(s.Key, "-")
 		if flag {

@@ -164,6 +164,13 @@ func TestHelp(t *testing.T) {
 	assert.Equal(t, string(want), out)
 }
 
+// An empty word, of a variable that is not set, does not make a server.
+func TestEmptyHost(t *testing.T) {
+	_, _, err := command("", "-t", "tag_lat")
+	require.ErrorContains(t, err, "the server's host name is empty")
+	assert.Equal(t, 2, exitCode(err))
+}
+
 func TestDifferences(t *testing.T) {
 	server := newOptions()
 	require.NoError(t, server.parse(strings.Fields("-t tag_lat -s 64 -p 99 -f")))

@@ -64,11 +64,19 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	s.config = perf.Config{Providers: transports.All(), Settings: set, Log: logger, CPUs: o.cpus}
 	devices := transports.SoftConfig(set, logger)
 	if o.pcap != "" {
+		if len(plan.steps) > 0 && !slices.ContainsFunc(plan.runs(), step.verbs) {
+			return usagef("--pcap captures the packets of verbs tests; none is to run")
+		}
 		packets, perr := newPcap(o.pcap, o.loopback, &devices)
 		if perr != nil {
 			return perr
 		}
-		defer func() { err = errors.Join(err, packets.close()) }()
+		defer func() {
+			err = errors.Join(err, packets.close())
+			if packets.packets == 0 {
+				fmt.Fprintf(warnTo, "ucx_perftest: warning: --pcap %s has no packet: it captures those of verbs tests\n", o.pcap)
+			}
+		}()
 	}
 	s.config.Verbs = soft.New(devices)
 	switch {

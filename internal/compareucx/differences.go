@@ -15,7 +15,7 @@ type difference struct {
 // differences are the known ones. The first that matches a line and a kind is that of the line.
 var differences = []*difference{
 	is("-t stream_[a-z]+( -r [a-z_]+)?\\]?$", kindStatus, "`stream_*`", "goucx has no streams"),
-	is("-D (iov|contig,iov|shortiov)", kindStatus, "`-D iov`, `shortiov`", "goucx sends one piece in a UCP or a short message"),
+	is("-D (iov|contig,iov|shortiov)[^m]*$", kindStatus, "`-D iov`, `shortiov`", "goucx sends one piece in a UCP or a short message"),
 	is("-A (thread_mutex|signal)$", kindStatus, "`-A thread_mutex`, `signal`", "timers run in a goroutine, which is no choice"),
 	is("memory -t get$", kindStatus, "`get`, short, over shared memory", "goucx's shm has a short get"),
 	is("memory -t (am|put)_lat -D zcopy", kindStatus, "zcopy over `posix`", "goucx's shm sends without a copy; UCX's has cma for this"),
