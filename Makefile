@@ -6,7 +6,7 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
 
 build: ## build the commands into bin/, static binaries without cgo
-	CGO_ENABLED=0 go build -o bin/ ./cmd/...
+	CGO_ENABLED=0 go build -buildvcs=auto -o bin/ ./cmd/...
 
 demo: ## build, then measure tag latency between two processes over shared memory
 	@scripts/demo

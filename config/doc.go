@@ -14,6 +14,9 @@
 // instance per file. [SearchPath] returns the directories that are searched. Setting names are
 // UCX's names without the UCX_ prefix, in capitals.
 //
+// The variables of UCX 1.13 are in ucx-1.13.txt. A row may name some of them as its aliases. Those
+// that no row reads are reported with the reason in ucxunused.go, unless they have UCX's default.
+//
 // Start reading at row.go and load.go. merge.go holds the precedence rules, and
 // docs/decisions/0004-config-merging.md their reasons.
 package config

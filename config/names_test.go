@@ -27,6 +27,14 @@ func TestUnknownNameWarns(t *testing.T) {
 	}
 }
 
+func TestUnknownNameNearUCXs(t *testing.T) {
+	_, warnings := load(t, Options{Env: []string{"UCX_RC_MLX5_TIMOUT=1s", "UCX_POSIX_FIFO_SIZ=64", "UCX_TM_TRESH=1k", "UCX_WARN_UNUSED_ENV_VAR=n"}})
+	assert.Equal(t, "unknown setting UCX_POSIX_FIFO_SIZ (environment UCX_POSIX_FIFO_SIZ); did you mean UCX_POSIX_FIFO_SIZE?\n"+
+		"unknown setting UCX_RC_MLX5_TIMOUT (environment UCX_RC_MLX5_TIMOUT); did you mean UCX_RC_MLX5_TIMEOUT?\n"+
+		"unknown setting UCX_TM_TRESH (environment UCX_TM_TRESH); did you mean UCX_TM_THRESH?\n"+
+		"unknown setting UCX_WARN_UNUSED_ENV_VAR (environment UCX_WARN_UNUSED_ENV_VAR); did you mean UCX_WARN_UNUSED_ENV_VARS?", texts(warnings))
+}
+
 func TestUnknownNameWithASmallPrefix(t *testing.T) {
 	dir := write(t, "ucx.conf", "ucx_tls=x\n[ucx]\nUcx_shm_ring_cells=4\n")
 	_, warnings := load(t, Options{Dirs: []string{dir}})

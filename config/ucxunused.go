@@ -16,9 +16,9 @@ var ucxUnused = []struct{ reason, names string }{
 	{"goucx has no dc transport; UCX_TLS=rc or ud serves many peers", "DC_*"},
 	{"goucx has no connection manager: programs exchange the addresses of their workers", `RDMA_CM_* CM_* LISTENER_BACKLOG
 		SOCKADDR_* SA_DATA_VERSION`},
-	{"the shm transport itself reads the memory of the peer process; that needs no settings", "CMA_* SCOPY_* KNEM_* XPMEM_*"},
+	{"the shm transport itself copies from and to memory of another process; that needs no settings", "CMA_* SCOPY_* KNEM_* XPMEM_*"},
 	{"goucx has no support for accelerator memory", `CUDA_* EFA_* GDR_COPY_* GGA_* ROCM_* ZE_* ACC_DEVICES MEMTYPE_* SELECT_DISTANCE_MD
-		RNDV_MEMTYPE_* RNDV_FRAG_MEM_TYPE RNDV_FRAG_ALLOC_COUNT RNDV_PIPELINE_* IB_GPU_DIRECT_RDMA MEM_CUDA_* REG_NONBLOCK_MEM_TYPES`},
+		RNDV_MEMTYPE_* RNDV_FRAG_MEM_* RNDV_FRAG_ALLOC_COUNT RNDV_PIPELINE_* IB_GPU_DIRECT_RDMA MEM_CUDA_* REG_NONBLOCK_MEM_TYPES`},
 
 	// The process.
 	{"a log line is not filtered by its source file", "LOG_FILE_FILTER"},
@@ -38,19 +38,19 @@ var ucxUnused = []struct{ reason, names string }{
 
 	// Choice of transports and lanes.
 	{"the distance between devices and CPUs is not part of a lane's cost", "TOPO_PRIO DISTANCE_* IB_PREFER_NEAREST_DEVICE"},
-	{"a lane's cost has no setting; ucx_info --why and ucx_info -d show it", `BCOPY_BW RNDV_PERF_DIFF PROTO_OVERHEAD SM_BW *_SEND_OVERHEAD
+	{"a lane's cost has no setting; ucx_info --why and ucx_info -d show it", `BCOPY_BW PREFER_OFFLOAD RNDV_PERF_DIFF PROTO_OVERHEAD SM_BW *_SEND_OVERHEAD
 		*_RECV_OVERHEAD MM_BW SYSV_BW POSIX_BW IB_PCI_BW IB_ETH_PAUSE_ON IB_MEM_REG_OVERHEAD IB_MEM_REG_GROWTH IB_DEVICE_SPECS`},
 	{"a message takes one lane, and an operation one device", `MAX_EAGER_* MAX_RNDV_* MAX_RMA_* MULTI_LANE_MAX_RATIO MULTI_PATH_RATIO
-		MIN_RNDV_CHUNK_SIZE MIN_RMA_CHUNK_SIZE SINGLE_NET_DEVICE *_NUM_PATHS`},
+		MIN_RNDV_CHUNK_SIZE MIN_RMA_CHUNK_SIZE RNDV_ALIGN_THRESH SINGLE_NET_DEVICE *_NUM_PATHS`},
 	{"transports are not chosen by the number of peers: idle connections are suspended, see UCX_MAX_LIVE_CONNECTIONS", `NUM_EPS
-		NUM_PPN MAX_NUM_EPS *_MAX_NUM_EPS MAX_PRIORITY_EPS DYNAMIC_TL_SWITCH_INTERVAL`},
+		NUM_PPN MAX_NUM_EPS *_MAX_NUM_EPS MAX_PRIORITY_EPS DYNAMIC_TL_*`},
 	{"wrong names in UCX_TLS are an error, and missing devices are shown by ucx_info --why", "WARN_INVALID_CONFIG"},
 	{"each peer may have other transports and devices; its address is always read", "UNIFIED_MODE WIREUP_VIA_AM_LANE CONNECT_ALL_TO_ALL"},
 
 	// Protocols.
 	{"there is one set of protocols; ucx_info -e shows it", "PROTO_* PROTOS RECOVERY_RETRIES"},
 	{"the receiver reads the data where the transport can, else it comes in fragments of the transport's size", `RNDV_SCHEME RNDV_FRAG_SIZE
-		RNDV_PUT_FORCE_FLUSH RKEY_PTR_SEG_SIZE`},
+		RNDV_PUT_FORCE_FLUSH RMA_ZCOPY_MAX_SEG_SIZE RKEY_PTR_SEG_SIZE`},
 	{"UCX_RNDV_THRESH is the one threshold of rendezvous, and is not computed", "RNDV_SEND_NBR_THRESH RNDV_THRESH_FALLBACK"},
 	{"a transport's limits say up to which length a message is copied at once; ucx_info -d shows them", "BCOPY_THRESH *_MAX_SHORT *_MAX_BCOPY"},
 	{"atomics are those of the transport where it has them, and emulated otherwise", "ATOMIC_MODE IB_INDIRECT_ATOMIC"},
@@ -66,7 +66,7 @@ var ucxUnused = []struct{ reason, names string }{
 
 	// Memory.
 	{"memory is from the Go heap, or mapped by the transport", "ALLOC ALLOC_PRIO *_ALLOC *_HUGETLB_MODE *_FIFO_HUGETLB"},
-	{"memory is registered at once, by one call and for all of it", "IB_REG_MT_* IB_ODP_* IB_FORK_INIT IB_MAX_IDLE_RKEY_COUNT IB_PCI_RELAXED_ORDERING"},
+	{"memory is registered at once, by one call and for all of it", "GVA_* IB_REG_MT_* IB_ODP_* IB_FORK_INIT IB_MAX_IDLE_RKEY_COUNT IB_PCI_RELAXED_ORDERING"},
 
 	// Shared memory and self.
 	{"a failure is reported to the program as an error, whatever the log level", "FAILURE *_FAILURE"},

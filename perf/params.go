@@ -111,6 +111,15 @@ func (p *Params) Size() int64 {
 	return n
 }
 
+// StampStride returns the number of messages per stamp of the clock: 64 of a stream, unless it has
+// fewer messages or StampEach is set.
+func (p *Params) StampStride(t Test) int64 {
+	if t.Pattern == PingPong || p.StampEach || p.iterations() < streamStride {
+		return 1
+	}
+	return streamStride
+}
+
 // Check returns all errors in the parameters that do not depend on a transport, joined. An unknown
 // or unsupported test is reported alone.
 func (p *Params) Check() error {
@@ -231,7 +240,7 @@ func (p *Params) checkVerbs(t Test) (errs []error) {
 	if t.Op.Atomic() && len(p.Sizes) > 1 {
 		errs = append(errs, fmt.Errorf("%s: an atomic has one piece", t.Name))
 	}
-	if n := p.postList(); n < 1 || n > maxPostList || n > p.window(t) && t.Pattern == Stream {
+	if n := p.postList(); n < 1 || n > maxPostList || n > p.window(t) && t.Pattern != PingPong {
 		errs = append(errs, fmt.Errorf("%s: list of %d work requests is out of range: 1-%d, and no more than the window of %d",
 			t.Name, n, maxPostList, p.window(t)))
 	}
@@ -279,9 +288,9 @@ func (p *Params) warmup() int64 {
 	return min(p.Warmup, n/10+min(n%10, 1))
 }
 
-// effective returns the effective parameters of a run of test t: with defaults replaced, with the
-// actual warm-up, and without what the test does not use.
-func (p *Params) effective(t Test) Params {
+// Effective returns the effective parameters of a run of test t: with defaults replaced, with the
+// actual warm-up, and without what the test does not use, which is zero.
+func (p *Params) Effective(t Test) Params {
 	q := *p
 	q.Warmup, q.Window, q.ThreadCount = p.warmup(), p.window(t), p.threads()
 	q.AMHeader = 0
@@ -294,12 +303,23 @@ func (p *Params) effective(t Test) Params {
 	if t.API != UCT {
 		q.Transport = ""
 	}
+	if t.API != Verbs || t.Pattern == PingPong {
+		q.PostList = 0
+	}
+	if t.API == UCP {
+		q.Stride = 0
+	}
+	tags, ams := t.Op == OpTag || t.Op == OpTagSync, t.API == UCP && t.Op == OpAM
+	q.Unexpected, q.Wildcard, q.AMCopy = q.Unexpected && tags, q.Wildcard && tags, q.AMCopy && ams
+	q.Unprogressed = q.Unprogressed && t.unattended()
+	q.Registered = q.Registered && t.API == UCP && !t.Op.Atomic()
 	if t.API == UCP {
 		q.Device, q.Layout = "", ""
+		q.NoPin = q.NoPin && (t.Op.OneSided() || q.Registered)
 		return q
 	}
-	q.Threads, q.Unexpected, q.AMCopy, q.Wildcard, q.Registered = "", false, false, false, false
-	q.ErrorHandling, q.Wakeup = false, false
+	q.Threads, q.ErrorHandling, q.Wakeup = "", false, false
+	q.NoPin = q.NoPin && t.API == UCT
 	return q
 }
 

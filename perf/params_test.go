@@ -41,9 +41,9 @@ func TestTableOfTests(t *testing.T) {
 			ours++
 		}
 	}
-	assert.Len(t, seen, 25+ours, "all tests of UCX 1.13")
-	_, err := Lookup("tag_late")
-	require.ErrorContains(t, err, `unknown test "tag_late"; known are am_lat`)
+	assert.Len(t, seen, 26+ours, "all tests of UCX 1.13, and get_bw")
+	_, err := Lookup("late")
+	require.ErrorContains(t, err, `unknown test "late"; known are am_lat`)
 	assert.NotContains(t, err.Error(), "stream_bw")
 }
 
@@ -85,7 +85,7 @@ func TestCheck(t *testing.T) {
 		"UCT asleep":          {func(p *Params) { p.Test, p.Sleep = "am_lat", true }, "one thread, which polls"},
 		"layout":              {func(p *Params) { p.Test, p.Layout = "am_lat", "iov" }, `data layout "iov"`},
 		"pieces need zcopy":   {func(p *Params) { p.Test, p.Sizes = "am_lat", []int64{8, 8} }, "needs data layout zcopy"},
-		"pieces over UCP":     {func(p *Params) { p.Sizes = []int64{8, 8} }, "not supported yet"},
+		"pieces over UCP":     {func(p *Params) { p.Sizes, p.Stride = []int64{8, 16}, 8 }, "distance 8 of pieces is smaller than a piece of 16 bytes"},
 		"thread mode":         {func(p *Params) { p.Threads = "single serialized" }, "thread mode"},
 		"no thread mode":      {func(p *Params) { p.Threads = "" }, "thread mode"},
 		"validated stream":    {func(p *Params) { p.Test, p.Validate = "tag_bw", true }, "only ping-pongs of data"},

@@ -124,21 +124,28 @@ func open(c *Config, l *link, p *Params, t Test) (kernel, error) {
 // run warms up, measures, and waits for the other side to finish.
 func (m *team) run() (*Result, error) {
 	g, p := m.g, m.p
-	after := m.progress
-	if p.Unprogressed && g.Index() == 1 && m.test.Op.OneSided() && m.test.Pattern != PingPong {
-		after = nil
-	}
-	for _, ph := range []struct {
+	type stage struct {
 		n       int64
 		measure bool
-	}{{p.warmup(), false}, {p.iterations(), true}} {
+		after   func() // progress while the other side completes the stage; nil: none
+	}
+	after := m.progress
+	var stages []stage
+	if p.Effective(m.test).Unprogressed {
+		// Connecting takes the progress of both sides, so one operation connects them first.
+		stages = append(stages, stage{1, false, m.progress})
+		if g.Index() == 1 {
+			after = nil
+		}
+	}
+	for _, ph := range append(stages, stage{p.warmup(), false, after}, stage{p.iterations(), true, after}) {
 		if err := g.Barrier(m.progress); err != nil {
 			return nil, err
 		}
 		if err := m.phase(ph.n, ph.measure); err != nil {
 			return nil, err
 		}
-		if err := g.Barrier(after); err != nil {
+		if err := g.Barrier(ph.after); err != nil {
 			return nil, err
 		}
 	}

@@ -38,8 +38,9 @@ type stamps struct {
 }
 
 func newStamps(c *Config, p *Params, t Test) *stamps {
+	every := p.StampStride(t)
 	st := &stamps{
-		scale: cycleNanos(), every: 1, lean: p.StampEach && t.Pattern != PingPong,
+		scale: cycleNanos(), every: every, lean: every == 1 && t.Pattern != PingPong,
 		bytes: p.Size(), factor: 1, rank: p.Rank, interval: c.Interval, sink: c.Rows,
 	}
 	if st.interval == 0 {
@@ -47,8 +48,6 @@ func newStamps(c *Config, p *Params, t Test) *stamps {
 	}
 	if t.Pattern == PingPong {
 		st.factor = 2
-	} else if !p.StampEach {
-		st.every = streamStride
 	}
 	return st
 }

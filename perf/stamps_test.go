@@ -97,7 +97,10 @@ func TestLeanTicks(t *testing.T) {
 	put, err := Lookup("put_bw")
 	require.NoError(t, err)
 	p := Defaults()
-	p.StampEach = true
+	assert.Equal(t, int64(64), p.StampStride(put))
+	p.Iterations = 63
+	assert.Equal(t, int64(1), p.StampStride(put), "fewer messages than a stride would have no stamp")
+	p.Iterations, p.StampEach = 0, true
 	s := newStamps(&Config{}, &p, put)
 	assert.Equal(t, int64(1), s.every)
 	s.begin(true)

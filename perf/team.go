@@ -132,7 +132,7 @@ func (m *team) close() error { return m.kernels[0].close() }
 // result returns the result of the measuring side.
 func (m *team) result() *Result {
 	first := m.clocks[0]
-	params := m.p.effective(m.test)
+	params := m.p.Effective(m.test)
 	if k, ok := m.kernels[0].(interface{ layout() Layout }); ok {
 		params.Layout = k.layout()
 	}

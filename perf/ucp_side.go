@@ -9,6 +9,7 @@ import (
 
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/uct"
 )
 
 // ucpSide is one side of a UCP test: a worker, an endpoint to the other side and, if the test
@@ -80,7 +81,48 @@ func newUCPSide(x *ucp.Context, l *link, p *Params, t Test) (kernel, error) {
 	if err := s.connect(l); err != nil {
 		return nil, err
 	}
+	if p.Unprogressed && t.unattended() && l.g.Size() > 1 {
+		if err := s.checkUnprogressed(); err != nil {
+			return nil, err
+		}
+	}
 	return s.kernel()
+}
+
+// checkUnprogressed returns an error if the other side's worker carries out operations of the test,
+// which would never complete.
+func (s *ucpSide) checkUnprogressed() error {
+	what, bad := "", false
+	if size := uint64(s.p.Size()); s.test.Op.Atomic() {
+		op := s.test.Op.uct()
+		what = fmt.Sprintf("the atomic %v of %d bytes", op, size)
+		var byMessages func(uct.AtomicOp) bool
+		if size == 4 {
+			word, err := ucp.AtomicAt[uint32](s.key, 0)
+			if err != nil {
+				return err
+			}
+			byMessages = word.ByMessages
+		} else {
+			word, err := ucp.AtomicAt[uint64](s.key, 0)
+			if err != nil {
+				return err
+			}
+			byMessages = word.ByMessages
+		}
+		// Of several outstanding atomics some wait for resources.
+		several := s.test.Pattern == Stream || len(s.window) > 1
+		bad = byMessages(op) || several && byMessages(uct.AtomicSwap)
+	} else {
+		what = map[Op]string{OpPut: "put", OpGet: "get"}[s.test.Op]
+		bad = slices.ContainsFunc(s.ep.Protocols(s.key), func(r ucp.ProtocolRange) bool {
+			return r.Op == what && r.Min <= size && size <= r.Max && r.Protocol == "am"
+		})
+	}
+	if bad {
+		return fmt.Errorf("-o: %s needs the responder's progress for %s: %w", s.transports(), what, errors.ErrUnsupported)
+	}
+	return nil
 }
 
 func (s *ucpSide) kernel() (kernel, error) {
@@ -110,6 +152,8 @@ func features(t Test) ucp.Feature {
 		return ucp.FeatureAtomics | ucp.FeatureRMA
 	case t.Op.OneSided():
 		return ucp.FeatureRMA
+	case t.Op == OpAM:
+		return ucp.FeatureAM
 	default:
 		return ucp.FeatureTag
 	}

@@ -69,7 +69,7 @@ func TestVerbsThreads(t *testing.T) {
 			require.Len(t, rows, 1)
 			assert.Equal(t, rows[0], r.Last)
 			assert.Equal(t, int64(300), r.Last.Iterations)
-			want := p.effective(row)
+			want := p.Effective(row)
 			want.Layout = r.Params.Layout
 			assert.Equal(t, want, r.Params)
 			assert.Contains(t, []Layout{Short, Zcopy}, r.Params.Layout)

@@ -65,6 +65,9 @@ func (w *Worker) HandleAM(id AMID, h AMHandler) error {
 	if w.t.life.closing() {
 		return fmt.Errorf("handle active message %d: %w", id, ErrClosed)
 	}
+	if st := w.t.ctx.features.has(FeatureAM); st != ucs.OK {
+		return fmt.Errorf("handle active message %d: %w", id, statusErr(st))
+	}
 	w.t.am.set(id, h)
 	return nil
 }
@@ -76,7 +79,7 @@ func (w *Worker) HandleAM(id AMID, h AMHandler) error {
 //hot:bench BenchmarkAMPair
 //go:nosplit
 func (e Endpoint) AMSend(id AMID, header, data []byte) Request {
-	if l := e.lane(); len(data) <= l.maxShort && len(header) == 0 {
+	if l := e.lane(); len(data) <= l.amShort && len(header) == 0 {
 		if len(data) == 8 { // as in TagSend
 			if l.ep.AMUint64(wire.User, uint64(id), binary.LittleEndian.Uint64(data)) == ucs.OK {
 				return Request{}

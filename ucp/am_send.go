@@ -24,7 +24,7 @@ type amMessage struct {
 //hot:bench BenchmarkAMPair
 //go:noinline
 func (e Endpoint) amSendSlow(id AMID, header, data []byte, o Flags) Request {
-	if l := e.lane(); len(header)+len(data) <= min(l.maxShort, maxJoined) && o&^WantReply == 0 {
+	if l := e.lane(); len(header)+len(data) <= min(l.amShort, maxJoined) && o&^WantReply == 0 {
 		if e.t.sendWhole(l, wire.UserWord(uint16(id), len(header), o&WantReply != 0), header, data) == ucs.OK {
 			return Request{}
 		}
@@ -48,6 +48,9 @@ func (w *thread) amSend(e Endpoint, m amMessage) Request {
 	if k == 0 {
 		return w.refuse(request.AMSend, e, ucs.Closed)
 	}
+	if st := w.ctx.features.has(FeatureAM); st != ucs.OK {
+		return w.refuse(request.AMSend, e, st)
+	}
 	if st := m.flags.check(); st != ucs.OK {
 		return w.refuse(request.AMSend, e, st)
 	}
@@ -60,7 +63,7 @@ func (w *thread) amSend(e Endpoint, m amMessage) Request {
 	}
 	word := wire.UserWord(uint16(m.id), len(m.header), m.flags&WantReply != 0)
 	eager := m.flags&ForceRendezvous == 0 && (uint64(len(m.data)) <= l.maxEager || m.flags&ForceEager != 0)
-	fits := l.maxShort >= 0 && len(m.header)+len(m.data) <= l.maxBcopy && !l.zcopy.fits(len(m.header), len(m.data))
+	fits := l.amShort >= 0 && len(m.header)+len(m.data) <= l.maxBcopy && !l.zcopy.fits(len(m.header), len(m.data))
 	if eager && fits {
 		if w.sendWhole(l, word, m.header, m.data) == ucs.OK {
 			return Request{}

@@ -36,7 +36,7 @@ func TestAMZcopy(t *testing.T) {
 	w := wi.worker()
 	z := &zcopier{recorder: rec, answer: ucs.InProgress}
 	l := &w.t.lanes[w.t.eps[1].lane]
-	l.ep, l.ifaceMaxShort, l.maxShort, l.maxBcopy = z, 64, 64, 1000
+	l.ep, l.ifaceMaxShort, l.maxShort, l.amShort, l.maxBcopy = z, 64, 64, 64, 1000
 	l.zcopy = zcopyOf(uct.Limit{MinZcopy: 100, MaxZcopy: 2000, MaxVec: 1, MaxHeader: 8})
 	data := make([]byte, 3000)
 	for i := range data {

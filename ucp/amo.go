@@ -253,6 +253,27 @@ func (k *RemoteKey) emulates(o atomicOp) bool {
 	return on.pending > 0 || on.emul.handled < on.emul.atomics
 }
 
+// ByMessages reports whether the peer's worker carries out op, by messages, and must progress
+// meanwhile. It returns false if the transport carries out op, for the zero Atomic, and for one whose
+// key is closed. If any atomic of the word goes by messages, others do too while operations wait for
+// resources, so that they stay in order.
+func (a Atomic[T]) ByMessages(op uct.AtomicOp) bool {
+	if a.k == nil {
+		return false
+	}
+	a.k.t.lock()
+	defer a.k.t.unlock()
+	l := a.k.atomic
+	if a.k.closed || l == nil || l.emulKey == 0 {
+		return false
+	}
+	set := l.attr.Atomic64
+	if widthOf[T]() == 4 {
+		set = l.attr.Atomic32
+	}
+	return l.emulOnly || !set.Has(op)
+}
+
 // newAtomicSlot returns a slot for o.
 func (k *RemoteKey) newAtomicSlot(kind request.Kind, o atomicOp) uint32 {
 	i := k.newSlot(kind, k.atomic, o.off)

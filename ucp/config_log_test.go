@@ -22,11 +22,10 @@ func TestConfigurationIsLogged(t *testing.T) {
 	}
 	info, debug := []string{}, []string{}
 	for _, e := range logs.TakeAll() {
-		switch e.Level {
-		case zap.InfoLevel:
-			info = append(info, e.Message)
-		case zap.DebugLevel:
+		if e.Level == zap.DebugLevel {
 			debug = append(debug, e.Message)
+		} else {
+			info = append(info, e.Message)
 		}
 	}
 	require.Equal(t, []string{"ep_cfg[0]: tag(rc/inproc:1) rma(rc/inproc:1) amo(rc/inproc:1) am(rc/inproc:1)"}, info)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,17 +21,45 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// Feature is a set of operations that a program uses.
+// Feature is a set of operations that a program uses. A context without a feature refuses its
+// operations with ErrUnsupported and the feature's name, and creates nothing for it. What peers
+// send that needs it is rejected, or dropped and counted. docs/features.md has the memory of a
+// worker by features.
 type Feature uint32
 
-// Features. No resources are created for features that are not requested.
+// Features.
 const (
+	// FeatureTag: TagSend and TagRecv in all forms. Without it the worker keeps no unexpected
+	// messages.
 	FeatureTag Feature = 1 << iota
+	// FeatureRMA: put and get, and peers' put and get on the context's memory.
 	FeatureRMA
+	// FeatureAtomics: atomics, and those of peers on the context's memory.
 	FeatureAtomics
+	// FeatureAM: AMSend and HandleAM.
+	FeatureAM
 )
 
-const allFeatures = FeatureTag | FeatureRMA | FeatureAtomics
+const allFeatures = FeatureTag | FeatureRMA | FeatureAtomics | FeatureAM
+
+// has returns OK if a context with features f supports one, else the status of the refusal.
+func (f Feature) has(one Feature) ucs.Status {
+	if f&one != 0 {
+		return ucs.OK
+	}
+	return refusedFeature + ucs.Status(bits.TrailingZeros32(uint32(one)))
+}
+
+// access returns the rights to memory that contexts with features f use and grant.
+func (f Feature) access() (a uct.MemFlags) {
+	if f&FeatureRMA != 0 {
+		a = uct.MemRemotePut | uct.MemRemoteGet
+	}
+	if f&FeatureAtomics != 0 {
+		a |= uct.MemRemoteAtomic
+	}
+	return a
+}
 
 // featureNames lists the operations of each feature with the lanes that they use, by UCX's names
 // and in UCX's order.
@@ -42,7 +71,7 @@ var featureNames = [...]struct {
 	{"tag", FeatureTag, wireup.ForAM},
 	{"rma", FeatureRMA, wireup.ForRMA},
 	{"amo", FeatureAtomics, wireup.ForAMO},
-	{"am", FeatureTag, wireup.ForAM},
+	{"am", FeatureAM, wireup.ForAM},
 }
 
 // Config configures a Context. Only Providers is required; goucx.Open sets it.

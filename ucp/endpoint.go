@@ -111,6 +111,7 @@ type epSlot struct {
 	peer   wireup.PeerID
 	state  epState
 	status ucs.Status // OK, or the status with which operations are refused
+	lost   bool       // of a failed endpoint: an operation had no acknowledgement, or was refused since
 }
 
 // epCold is the state that few endpoints have.
@@ -336,6 +337,8 @@ func (e Endpoint) Protocols(k *RemoteKey) (ranges []ProtocolRange) {
 		upTo(min(max(min(short, uint64(len(w.scratch))), wire.SyncHeaderLen)-wire.SyncHeaderLen, eager), "egr/short")
 		upTo(min(bcopy-wire.SyncHeaderLen, eager), "egr/bcopy")
 		upTo(math.MaxUint64, "rndv")
+	}
+	if w.ctx.features&FeatureAM != 0 {
 		begin("am_send", i)
 		upTo(min(short, eager), "egr/short")
 		if z := l.zcopy; z.max > 0 {

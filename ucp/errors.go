@@ -112,22 +112,33 @@ func reasons(rs []uct.Refusal) string {
 // Unwrap returns ErrUnreachable.
 func (e *UnreachableError) Unwrap() error { return ErrUnreachable }
 
-// Reasons of ErrInvalid. A request that was refused at the call carries one as its
+// Reasons of ErrInvalid and ErrUnsupported. A request that was refused at the call carries one as its
 // status.
 const (
 	refusedFlags ucs.Status = 0x70 + iota
 	refusedForms
 	refusedPieces
+	refusedFeature                      // FeatureTag; those of the other features follow
+	refusedRMA     = refusedFeature + 1 // FeatureRMA
 )
 
 var (
-	errFlags  = fmt.Errorf("unknown Flags, beyond %#x: %w", allFlags, ErrInvalid)
-	errForms  = fmt.Errorf("ForceEager together with ForceRendezvous: %w", ErrInvalid)
+	errFlags   = fmt.Errorf("unknown Flags, beyond %#x: %w", allFlags, ErrInvalid)
+	errForms   = fmt.Errorf("ForceEager together with ForceRendezvous: %w", ErrInvalid)
+	errFeature = [...]error{
+		fmt.Errorf("the context was opened without FeatureTag: %w", ErrUnsupported),
+		fmt.Errorf("the context was opened without FeatureRMA: %w", ErrUnsupported),
+		fmt.Errorf("the context was opened without FeatureAtomics: %w", ErrUnsupported),
+		fmt.Errorf("the context was opened without FeatureAM: %w", ErrUnsupported),
+	}
 	errPieces = fmt.Errorf("more than %d pieces: %w", maxPieces, ErrInvalid)
 )
 
 // statusErr returns the sentinel of this package for a status.
 func statusErr(st ucs.Status) error {
+	if k := int(st) - int(refusedFeature); k >= 0 && k < len(errFeature) {
+		return errFeature[k]
+	}
 	switch st {
 	case refusedFlags:
 		return errFlags

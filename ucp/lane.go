@@ -33,6 +33,7 @@ type lane struct {
 	err           error  // why it failed
 
 	closeFlushed   bool          // the worker is closing and has posted the lane's flush
+	acked          bool          // it failed, and the peer had acknowledged what the transport had accepted
 	fenced         bool          // a fence was posted; it also orders operations on lanes opened later
 	pendingControl request.Chain // control messages that got NoResource
 
@@ -149,7 +150,14 @@ func (l *lane) setIface(wi *workerIface, domain uint8, rndvThresh uint64) {
 	a := wi.iface.Attr()
 	l.iface, l.domain = uint32(wi.index), domain
 	l.ifaceMaxShort, l.maxBcopy, l.zcopy = a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
-	l.maxEager, l.maxFast = rndvThresh, int(min(uint64(a.AM.Short), rndvThresh))
+	fast := int(min(uint64(a.AM.Short), rndvThresh))
+	l.maxEager, l.tagFast, l.amFast = rndvThresh, fast, fast
+	if wi.t.ctx.features&FeatureTag == 0 {
+		l.tagFast = -1
+	}
+	if wi.t.ctx.features&FeatureAM == 0 {
+		l.amFast = -1
+	}
 	l.update()
 }
 
@@ -305,7 +313,7 @@ func (w *thread) purgeLane(i uint32, st ucs.Status) {
 	w.failEmulOps(i, st)
 	w.lanes[i].ep.PendingPurge(func(t uct.Token) {
 		if k := w.slab.Find(uint64(t)); k != 0 && w.slab.Slots[k].State == request.StateLive {
-			w.end(k, st)
+			w.end(k, w.flushStatus(k, st))
 		}
 	})
 }

@@ -51,12 +51,15 @@ const (
 
 // laneLife is the part of a lane that decides about its fast path and its end.
 //
-// Invariant: maxShort is not negative, so the fast path is open, if and only if the lane
-// is open and no reason for the slow path holds. Only enter and setSlow change these
-// fields, and both end in update.
+// Invariant: maxShort is not negative, so the fast path of tag messages is open, if and only if
+// the lane is open, no reason for the slow path holds and the context has FeatureTag. The same
+// holds for amShort, active messages and FeatureAM. Only enter and setSlow change these fields,
+// and both end in update.
 type laneLife struct {
-	maxShort int // longest AMShort message of the fast path; -1: use the slow path
-	maxFast  int // maxShort while the fast path is open
+	maxShort int // longest AMShort tag message of the fast path; -1: use the slow path
+	amShort  int // the same of active messages
+	tagFast  int // maxShort while the fast path is open
+	amFast   int // amShort while the fast path is open
 	state    laneState
 	slow     slowReasons
 
@@ -67,7 +70,7 @@ type laneLife struct {
 }
 
 // closedLane is the life of lane 0 and of free lanes.
-var closedLane = laneLife{maxShort: -1}
+var closedLane = laneLife{maxShort: -1, amShort: -1}
 
 // enter changes the state. It panics if that state must not follow.
 func (l *laneLife) enter(s laneState) {
@@ -91,9 +94,9 @@ func (l *laneLife) setSlow(r slowReasons, on bool) {
 
 // update opens or closes the fast path.
 func (l *laneLife) update() {
-	l.maxShort = -1
+	l.maxShort, l.amShort = -1, -1
 	if l.state == laneOpen && l.slow == 0 {
-		l.maxShort = l.maxFast
+		l.maxShort, l.amShort = l.tagFast, l.amFast
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 func TestLaneFastPath(t *testing.T) {
 	for s := range numLaneStates {
 		for r := slowReasons(0); r <= allSlowReasons; r++ {
-			l := laneLife{maxFast: 100, state: s}
+			l := laneLife{tagFast: 100, amFast: 50, state: s}
 			l.setSlow(r, true)
 			assert.Equal(t, r, l.slow)
 			want := -1
@@ -24,6 +24,7 @@ func TestLaneFastPath(t *testing.T) {
 				want = 100
 			}
 			assert.Equal(t, want, l.maxShort, "%v %b", s, r)
+			assert.Equal(t, want == 100, l.amShort == 50, "%v %b", s, r)
 			for one := slowReasons(1); one < allSlowReasons; one <<= 1 {
 				assert.Equal(t, r&one != 0, l.is(one))
 				less := l
@@ -46,7 +47,7 @@ func TestLaneTransitions(t *testing.T) {
 	}
 	for from := range numLaneStates {
 		for to := range numLaneStates {
-			l := laneLife{maxFast: 8, state: from}
+			l := laneLife{tagFast: 8, amFast: 8, state: from}
 			l.update()
 			if !slices.Contains(want[from], to) {
 				assert.Panics(t, func() { l.enter(to) }, "%v to %v", from, to)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goucx/goucx/ucp/internal/keycodec"
 	"github.com/goucx/goucx/ucp/internal/request"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -80,6 +81,11 @@ func (m *MemHandle) open(mc MemConfig, n int) error {
 		return err
 	}
 	m.access = f & uct.MemRemote
+	for _, need := range [...]Feature{FeatureRMA, FeatureAtomics} { // rights that the program asked for by name
+		if st := m.ctx.features.has(need); st != ucs.OK && mc.Access != 0 && m.access&need.access() != 0 {
+			return statusErr(st)
+		}
+	}
 	domains, err := m.ctx.memDomains()
 	if err == nil {
 		err = m.fill(domains, f, n)
@@ -142,12 +148,13 @@ func (m *MemHandle) refuse(d memDomain, err error) {
 
 // pack makes the packed key.
 func (m *MemHandle) pack() error {
-	v := keycodec.View{Base: m.base, Len: uint64(len(m.buf)), Access: m.access, Owner: m.ctx.id}
+	granted := m.access & m.ctx.features.access()
+	v := keycodec.View{Base: m.base, Len: uint64(len(m.buf)), Access: granted, Owner: m.ctx.id}
 	for _, r := range m.regions {
 		v.Entries = append(v.Entries, keycodec.Entry{Transport: r.transport, Domain: uint8(r.domain), Key: r.AppendKey(nil)}) // an address holds as many domains, so the index fits
 	}
-	if len(m.buf) > 0 && m.access != 0 {
-		if m.emul = m.ctx.emul.add(m.buf, m.access); m.emul != nil {
+	if len(m.buf) > 0 && granted != 0 {
+		if m.emul = m.ctx.emul.add(m.buf, granted); m.emul != nil {
 			v.Entries = append(v.Entries, keycodec.Entry{Transport: keycodec.Emulated, Key: binary.LittleEndian.AppendUint64(nil, uint64(m.emul.key))})
 		}
 	}
@@ -271,7 +278,7 @@ const accessAll = AccessLocal | AccessRemotePut | AccessRemoteGet | AccessRemote
 
 // MemConfig configures how memory is registered or allocated. The zero value is valid.
 type MemConfig struct {
-	// Access is the set of the peers' rights.
+	// Access is the set of the peers' rights. 0: all that the features of the context allow.
 	Access Access
 	// NoPin leaves memory unpinned, or its pages unallocated, until first use, if the
 	// transport supports that.
@@ -331,7 +338,7 @@ func (m *MemHandle) Query() MemInfo {
 	for flag, a := range map[uct.MemFlags]Access{
 		uct.MemRemotePut: AccessRemotePut, uct.MemRemoteGet: AccessRemoteGet, uct.MemRemoteAtomic: AccessRemoteAtomic,
 	} {
-		if m.access&flag != 0 {
+		if m.access&m.ctx.features.access()&flag != 0 {
 			i.Access |= a
 		}
 	}

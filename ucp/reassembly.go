@@ -40,6 +40,9 @@ func (wi *workerIface) handleFirst(rx *rxConn, tag uint64, data []byte) {
 	rx.fragSeq++
 	if i := w.matching.posted.Match(tag); i != 0 {
 		rx.reassembleInto(i)
+	} else if w.ctx.features&FeatureTag == 0 {
+		w.count.Inc(cntUnhandled)
+		rx.into = reasmDiscard
 	} else {
 		rx.into = reasmPool
 		rx.chunk = w.allocBudgeted(int(min(rx.total, maxPrealloc)))

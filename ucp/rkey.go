@@ -90,8 +90,9 @@ type forms struct {
 //
 // Errors: ErrInvalid if the key is damaged or belongs to another context than the
 // endpoint's peer. Any worker of the owner's context will do. ErrUnreachable has the reason
-// of every transport. ErrRemoteAccess: the memory was closed in the meantime. If the
-// endpoint failed, its own error.
+// of every transport. ErrRemoteAccess: the memory was closed in the meantime. ErrUnsupported:
+// the context was opened without FeatureRMA and FeatureAtomics. If the endpoint failed, its
+// own error.
 func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	v, err := keycodec.Parse(key)
 	if err != nil {
@@ -100,6 +101,11 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	if e.t == nil {
 		return nil, fmt.Errorf("unpack key: %w", ErrClosed)
 	}
+	features := e.t.ctx.features
+	if features.access() == 0 {
+		return nil, fmt.Errorf("unpack key: %w", statusErr(features.has(FeatureRMA)))
+	}
+	v.Access &= features.access()
 	r := keyResolver{w: e.t, key: v, lanes: make(map[[2]int]*keyLane)}
 	if err := r.plan(e); err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
@@ -320,6 +326,10 @@ func (k *RemoteKey) usable(need uct.MemFlags) ucs.Status {
 		return ucs.Closed
 	case w.eps[slot].status != ucs.OK:
 		return w.eps[slot].status
+	case need == uct.MemRemoteAtomic && w.ctx.features&FeatureAtomics == 0:
+		return w.ctx.features.has(FeatureAtomics)
+	case need != uct.MemRemoteAtomic && w.ctx.features&FeatureRMA == 0:
+		return w.ctx.features.has(FeatureRMA)
 	case k.access&need == 0:
 		return ucs.RemoteAccess
 	}

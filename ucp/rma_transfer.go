@@ -178,7 +178,7 @@ func (k *RemoteKey) check(op request.Kind, off, n uint64) (r Request, bad bool) 
 	}
 	switch st {
 	case ucs.OK:
-	case ucs.RemoteAccess, ucs.Unsupported:
+	case ucs.RemoteAccess, ucs.Unsupported, refusedRMA:
 		return k.refuseLocked(op, statusErr(st)), true
 	default: // the endpoint's own status, which its flush reports too
 		return k.t.refuse(op, k.e, st), true

@@ -24,8 +24,8 @@ func (wi *workerIface) handleRTS(rx *rxConn, tag uint64, data []byte) {
 		rx.requestData(i, id, n)
 		return
 	}
-	if w.matching.rejecting {
-		rx.reject(id, ucs.Rejected, "its worker closes")
+	if why := w.rejectsTags(); why != "" {
+		rx.reject(id, ucs.Rejected, why)
 		return
 	}
 	rx.pendingReplies++

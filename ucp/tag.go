@@ -97,7 +97,7 @@ func (e Endpoint) MaxInline() int {
 	w.lock()
 	defer w.unlock()
 	k := w.endpoint(e)
-	if k == 0 || w.connect(k) != ucs.OK {
+	if k == 0 || w.ctx.features&FeatureTag == 0 || w.connect(k) != ucs.OK {
 		return 0
 	}
 	l := &w.lanes[w.eps[k].lane]
@@ -111,7 +111,7 @@ func (e Endpoint) MaxInline() int {
 //hot:bench BenchmarkTagPair
 //go:nosplit
 func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
-	if w.t.locked {
+	if w.t.tagSlow {
 		return w.t.tagRecvShared(p, tag, mask)
 	}
 	b := &w.t.slab
@@ -140,8 +140,8 @@ func (w *Worker) TagRecvV(ps [][]byte, tag, mask Tag) RecvRequest {
 	t.lock()
 	defer t.unlock()
 	v, st := newVec(ps)
-	if t.life.closing() {
-		st = ucs.Closed
+	if refused := t.refusesRecv(); refused != ucs.OK {
+		st = refused
 	}
 	if st != ucs.OK {
 		return RecvRequest{t.refuse(request.TagRecv, Endpoint{}, st)}
@@ -215,14 +215,22 @@ func (e Endpoint) tagSendUnlock(p []byte, tag Tag) Request {
 	return r
 }
 
+// refusesRecv returns the status with which the worker refuses tag receives; OK: it does not.
+func (w *thread) refusesRecv() ucs.Status {
+	if w.life.closing() {
+		return ucs.Closed
+	}
+	return w.ctx.features.has(FeatureTag)
+}
+
 // tagRecvShared is TagRecv.
 //
 //go:noinline
 func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 	w.owner.lockShared()
-	if w.life.closing() {
+	if st := w.refusesRecv(); st != ucs.OK {
 		w.unlockShared()
-		return RecvRequest{w.refuse(request.TagRecv, Endpoint{}, ucs.Closed)}
+		return RecvRequest{w.refuse(request.TagRecv, Endpoint{}, st)}
 	}
 	b := &w.slab
 	i := b.Alloc(request.TagRecv)

@@ -133,6 +133,10 @@ const (
 //
 //go:noinline
 func (w *thread) queueUnexpected(tag uint64, data []byte) {
+	if w.ctx.features&FeatureTag == 0 {
+		w.count.Inc(cntUnhandled)
+		return
+	}
 	w.queueUnexpectedAs(tag, data, unexpected{kind: unexpWhole})
 }
 
@@ -178,8 +182,8 @@ func (wi *workerIface) handleSync(rx *rxConn, tag uint64, data []byte) {
 //go:noinline
 func (rx *rxConn) queueSync(tag, id uint64, data []byte) {
 	w := rx.w
-	if w.matching.rejecting {
-		rx.reject(id, ucs.Rejected, "its worker closes")
+	if why := w.rejectsTags(); why != "" {
+		rx.reject(id, ucs.Rejected, why)
 		return
 	}
 	if w.matching.budget.exhausted {
@@ -187,6 +191,18 @@ func (rx *rxConn) queueSync(tag, id uint64, data []byte) {
 	}
 	rx.pendingReplies++
 	w.queueUnexpectedAs(tag, data, unexpected{kind: unexpSync, id: id, rx: rx.index})
+}
+
+// rejectsTags returns why the worker rejects messages that no receive matches; "": it does not.
+func (w *thread) rejectsTags() string {
+	switch {
+	case w.matching.rejecting:
+		return "its worker closes"
+	case w.ctx.features&FeatureTag == 0:
+		return "its context was opened without FeatureTag"
+	default:
+		return ""
+	}
 }
 
 // matchUnexpected matches the receive in slot i with a queued message. The message may have

@@ -110,6 +110,9 @@ func (w *thread) tagSend(e Endpoint, m sendParams) Request {
 	if k == 0 {
 		return w.refuse(m.op, e, ucs.Closed)
 	}
+	if st := w.ctx.features.has(FeatureTag); st != ucs.OK {
+		return w.refuse(m.op, e, st)
+	}
 	if st := w.connect(k); st != ucs.OK {
 		return w.refuse(m.op, e, st)
 	}

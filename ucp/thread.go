@@ -18,6 +18,7 @@ type thread struct {
 	fastEps        []epSlot
 	lanes          []lane // by index; lane 0 is none and refuses everything
 	locked         bool   // every call takes the worker's lock: ThreadMulti, or the worker is closed
+	tagSlow        bool   // a tag receive takes the slow path: locked, or the context has no FeatureTag
 	polling        polling
 	ctxCheckPasses uint32 // number of passes after which a wait looks at its context and the time
 

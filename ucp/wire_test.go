@@ -44,7 +44,7 @@ func record(t *testing.T) (*workerIface, *recorder, Endpoint) {
 	require.NoError(t, err)
 	l := &wi.t.lanes[wi.t.eps[1].lane]
 	r := &recorder{Endpoint: l.ep}
-	l.ep, l.maxShort, l.ifaceMaxShort, l.maxBcopy = r, 16, 16, 16
+	l.ep, l.maxShort, l.amShort, l.ifaceMaxShort, l.maxBcopy = r, 16, 16, 16, 16
 	return wi, r, e
 }
 

@@ -97,7 +97,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	id := uct.UUID(platform.ProcessID())
 	binary.LittleEndian.PutUint32(id[:], binary.LittleEndian.Uint32(id[:])+workerSeq.Add(1))
 	w := &Worker{mode: c.Mode, t: thread{
-		ctx: x, id: id, operations: &operations, locked: c.Mode == ThreadMulti, polling: polling{firstActive: noIface{}},
+		ctx: x, id: id, operations: &operations, locked: c.Mode == ThreadMulti, tagSlow: c.Mode == ThreadMulti || x.features&FeatureTag == 0, polling: polling{firstActive: noIface{}},
 		lanes:   []lane{{laneLife: closedLane}},
 		laneOf:  make(laneIndex),
 		cold:    make(coldEps),
@@ -271,7 +271,7 @@ func (w *Worker) Close() error {
 	w.t.owner.transfer(&w.t.slab)
 	if !w.t.locked {
 		// From now on every call takes the slow path, which checks closing.
-		w.t.fastEps, w.t.locked = nil, true
+		w.t.fastEps, w.t.locked, w.t.tagSlow = nil, true, true
 		w.t.lock()
 	}
 	w.t.runCallbacks() // no goroutine progresses the worker any more
@@ -341,7 +341,7 @@ var counterNames = [numCounters]string{
 	cntRndvOnly:       "throttled",       // senders put under flow control
 	cntUnexpectedPeak: "unexpected_peak", // maximum bytes of unexpected messages held
 
-	cntUnhandled:     "unhandled",      // active messages without a handler
+	cntUnhandled:     "unhandled",      // active messages without a handler, tag messages without FeatureTag
 	cntDoubleRelease: "released_twice", // repeated releases of a retained message
 	cntRndvRead:      "read",           // messages read from the sender's memory
 	cntZcopy:         "zcopy",          // puts and gets without a copy

@@ -17,8 +17,8 @@ import (
 	"github.com/goucx/goucx/wireup"
 )
 
-// features maps the letters of -u. Active messages need what tags need.
-var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag, 'm': ucp.FeatureTag}
+// features maps the letters of -u.
+var features = map[rune]ucp.Feature{'a': ucp.FeatureAtomics, 'r': ucp.FeatureRMA, 't': ucp.FeatureTag, 'm': ucp.FeatureAM}
 
 // parseFeatures parses -u; no feature means all. UCX's modifiers w and e have no effect: workers
 // always support wake-up, and endpoints always have error handling.
@@ -141,13 +141,13 @@ func (t *tool) worker() (err error) {
 	t.line("")
 	t.line("UCP worker '%s:%d'", host, os.Getpid())
 	t.line("")
-	t.line("                   owner: %v", v.Owner())
-	t.line("                 address: %d bytes", len(w.Address()))
+	t.line("                  owner: %v", v.Owner())
+	t.line("                address: %d bytes", len(w.Address()))
 	if atomics := t.atomics(names, v); t.features == "" || strings.Contains(t.features, "a") {
-		t.line("                 atomics: %s", atomics)
+		t.line("                atomics: %s", atomics)
 	}
 	for _, e := range v.Entries {
-		t.line("%24s: %d bytes (device %d, iface %d)", names[e.Transport], len(e.Addr.Device)+len(e.Addr.Iface), len(e.Addr.Device), len(e.Addr.Iface))
+		t.line("%23s: %d bytes (device %d, iface %d)", names[e.Transport], len(e.Addr.Device)+len(e.Addr.Iface), len(e.Addr.Device), len(e.Addr.Iface))
 	}
 	t.line("")
 	t.cost(cost)

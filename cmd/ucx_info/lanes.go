@@ -48,7 +48,7 @@ func (t *tool) wants() []wireup.Purpose {
 	f, _ := parseFeatures(t.features) // validated with the options
 	var wants []wireup.Purpose
 	for p, of := range [wireup.NumPurposes]ucp.Feature{
-		wireup.ForAM: ucp.FeatureTag, wireup.ForRMA: ucp.FeatureRMA, wireup.ForAMO: ucp.FeatureAtomics,
+		wireup.ForAM: ucp.FeatureTag | ucp.FeatureAM, wireup.ForRMA: ucp.FeatureRMA, wireup.ForAMO: ucp.FeatureAtomics,
 	} {
 		if f == 0 || f&of != 0 {
 			wants = append(wants, wireup.Purpose(p))

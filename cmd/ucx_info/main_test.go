@@ -13,7 +13,7 @@ import (
 )
 
 // childMode makes the test binary the command itself.
-const childMode = "UCX_INFO_TEST_CHILD"
+const childMode = "GOUCX_INFO_TEST_CHILD" // a name with UCX_ would be an unknown setting
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childMode) != "" {
@@ -110,6 +110,15 @@ func TestExitCodes(t *testing.T) {
 	}{
 		{"-v", "", 0, ""},
 		{"-h", "", 0, ""},
+		{"-f", "", 0, ""},
+		{"-C", "UCX_TLS=self", 0, ""},
+		{"-a", "", 0, ""},
+		{"-b -y -T -s", "", 0, ""},
+		{"-d -e -t shm -n 100 -N 4", "", 0, ""},
+		{"-e -u t -A 127.0.0.1", "UCX_LOG_LEVEL=error", 0, ""},
+		{"-e -t warp", "", 1, "no transport \"warp\""},
+		{"-6", "", 2, "nothing to show"},
+		{"-e -A 1.2.3", "", 2, "want an IP address"},
 		{"-Z", "", 2, "ucx_info: "},
 		{"-c", "UCX_SHM_RING_CELLS=many", 1, "UCX_SHM_RING_CELLS"},
 		{"-e --address /nonexistent", "", 1, "/nonexistent"},

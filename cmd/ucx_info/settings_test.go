@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,6 +84,40 @@ func TestSettingsDocument(t *testing.T) {
 	assert.Equal(t, b.String(), string(have), "run make generate")
 }
 
+// TestEveryVariableOfUCX: UCX's defaults are accepted without a word, and no garbage passes unseen.
+func TestEveryVariableOfUCX(t *testing.T) {
+	list, err := os.ReadFile(filepath.Join("..", "..", "config", "ucx-1.13.txt"))
+	require.NoError(t, err)
+	var defaults []string
+	for line := range strings.Lines(string(list)) {
+		if !strings.HasPrefix(line, "#") {
+			setting, _, _ := strings.Cut(strings.TrimRight(line, "\n"), "\t")
+			defaults = append(defaults, config.Prefix+setting)
+		}
+	}
+	require.Len(t, defaults, 472)
+	tables := ucp.Tables(transports.All())
+	_, warnings, err := config.Load(config.Options{Env: defaults, Dirs: []string{}, Strict: true}, tables...)
+	require.NoError(t, err)
+	assert.Empty(t, warnings)
+	free := []string{"UCX_LOG_FILE", "UCX_NET_DEVICES", "UCX_SHM_DEVICES", "UCX_SELF_DEVICES", "UCX_TLS"}
+	for _, d := range defaults {
+		name, _, _ := strings.Cut(d, "=")
+		_, warnings, err := config.Load(config.Options{Env: []string{name + "=garbage"}, Dirs: []string{}}, tables...)
+		if slices.Contains(free, name) { // any text; what it names is checked on use
+			continue
+		}
+		if err == nil {
+			require.Len(t, warnings, 1, name)
+			assert.Contains(t, warnings[0].Text, name+"=garbage (environment")
+		} else {
+			assert.ErrorContains(t, err, name)
+			assert.ErrorContains(t, err, `bad value "garbage"`)
+			assert.ErrorContains(t, err, "; allowed: ")
+		}
+	}
+}
+
 func TestConfigReadsBackAsItself(t *testing.T) {
 	t.Setenv("UCX_TLS", "shm,self")
 	t.Setenv("UCX_SHM_RING_SIZE", "64k")
@@ -143,8 +178,14 @@ func TestConfigByItsDetails(t *testing.T) {
 // Values are spelled as UCX spells them, whatever way they were given.
 func TestConfigInUCXsSpelling(t *testing.T) {
 	for _, kv := range [][2]string{
-		{"UCX_LOG_LEVEL", "error"}, {"UCX_RNDV_THRESH", "1024"}, {"UCX_UD_TIMEOUT", "30"}, {"UCX_SPIN_TIME", "inf"}, {"UCX_STRICT", "yes"}, {"UCX_SHM_RING_SIZE", "1mb"},
-		{"UCX_ZCOPY_THRESH", "AUTO"}, {"UCX_SLOW_EVENT_INTERVAL", "0"},
+		{"UCX_LOG_LEVEL", "error"},
+		{"UCX_RNDV_THRESH", "1024"},
+		{"UCX_UD_TIMEOUT", "30"},
+		{"UCX_SPIN_TIME", "inf"},
+		{"UCX_STRICT", "yes"},
+		{"UCX_SHM_RING_SIZE", "1mb"},
+		{"UCX_ZCOPY_THRESH", "AUTO"},
+		{"UCX_SLOW_EVENT_INTERVAL", "0"},
 	} {
 		t.Setenv(kv[0], kv[1])
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/cmdline"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/uct"
@@ -156,7 +157,16 @@ func TestEndpoint(t *testing.T) {
 		assert.Contains(t, out, "-> md[0]/self/sysdev[255] am amo\n")
 		assert.NotContains(t, out, " put[0]", "not asked for")
 	}
-	assert.NotContains(t, info(t, "-e", "-u", "r"), "tag_send")
+	for feature, ops := range map[string][]string{"t": {"tag_send", "tag_send_sync"}, "m": {"am_send"}, "r": {"put", "get"}, "a": nil} {
+		out := info(t, "-e", "-u", feature)
+		var found []string
+		for _, op := range []string{"tag_send", "tag_send_sync", "am_send", "put", "get"} {
+			if regexp.MustCompile(` ` + op + `: \d+\.\.\S+ `).MatchString(out) {
+				found = append(found, op)
+			}
+		}
+		assert.Equal(t, ops, found, feature)
+	}
 
 	out = info(t, "-e", "-P", "intra")
 	assert.Contains(t, out, "lane[0]:  1:shm/memory.0 md[1]            -> md[1]/shm/sysdev[255] am rma amo\n")
@@ -166,7 +176,7 @@ func TestEndpoint(t *testing.T) {
 // Each range of lengths of each operation has a line, with the lane that carries it.
 func TestEndpointProtocols(t *testing.T) {
 	t.Setenv("UCX_RNDV_THRESH", "10000")
-	out := info(t, "-e", "-P", "intra", "-t", "rc", "-u", "tr")
+	out := info(t, "-e", "-P", "intra", "-t", "rc", "-u", "tmr")
 	for _, want := range []string{
 		"#                tag_send: 0..<egr/short>..49..<egr/bcopy>..8177..<egr/multi>..10001..<rndv>..(inf)\n",
 		"#                  put[0]: 0..<short>..65..<bcopy>..16384..<zcopy>..(inf)\n",
@@ -331,7 +341,7 @@ func TestVersionOfBuilds(t *testing.T) {
 		"without a stamp":    {debug.BuildInfo{}, "(devel)", "<unknown>", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := versionOf(&c.info)
+			v := cmdline.BuildOf(&c.info)
 			assert.Equal(t, c.version, v.Version)
 			assert.Equal(t, c.revision, v.Revision)
 			assert.Equal(t, c.modified, v.Modified)

@@ -35,7 +35,9 @@ func readBatch(file string) ([]batchLine, error) {
 			lines = append(lines, batchLine{file, n, words[0], words[1:], err})
 		}
 	}
-	if err := sc.Err(); err != nil {
+	if err := sc.Err(); errors.Is(err, bufio.ErrTooLong) {
+		return nil, fmt.Errorf("batch file %s: a line is longer than %d bytes", file, bufio.MaxScanTokenSize)
+	} else if err != nil {
 		return nil, fmt.Errorf("batch file %s: %w", file, err)
 	}
 	if len(lines) == 0 {

@@ -96,6 +96,8 @@ func TestPlanRefusesLines(t *testing.T) {
 		"not for a line":  {"x -t tag_lat -p 99", `-p "99": belongs on the command line, not in a batch file`},
 		"nor a switch":    {"x -t tag_lat -f", "-f: belongs on the command line, not in a batch file"},
 		"help":            {"x -t tag_lat -h", "-h: belongs on the command line, not in a batch file"},
+		"mode":            {"x -t tag_lat -e nonsense", `-e "nonsense": known are none peer failover`},
+		"no text":         {"x\x01\x7f -t tag_lat -s", "flag needs an argument"},
 		"stray word":      {"x -t tag_lat node1", `unexpected "node1"`},
 		"size":            {"x -t ucp_get -s 0", "ucp_get: message size too small"},
 		"several":         {"x -t tag_lat -O -3 -M multi -T 257", "window -3 is out of range: 1-65536, or 0 for the test's own; number of threads 257 is out of range"},
@@ -114,7 +116,9 @@ func TestPlanRefusesLines(t *testing.T) {
 			require.Len(t, p.steps, 3)
 			require.NoError(t, p.steps[0].refused)
 			require.NoError(t, p.steps[2].refused)
-			require.ErrorContains(t, p.steps[1].refused, "f line 2, x: "+tc.want)
+			require.ErrorContains(t, p.steps[1].refused, "f line 2, ")
+			require.ErrorContains(t, p.steps[1].refused, tc.want)
+			assert.NotRegexp(t, `[^ -~]`, p.steps[1].refused)
 			assert.NotContains(t, p.steps[1].refused.Error(), "\n")
 			assert.Len(t, p.runs(), 2)
 		})
@@ -138,6 +142,11 @@ func TestPlanErrors(t *testing.T) {
 	_, err := planOf(t, "-l", "-b", file(t, "f", "# nothing\n"))
 	require.ErrorContains(t, err, "holds no test")
 	assert.Equal(t, 2, exitCode(err))
+	_, err = planOf(t, "-l", "-b", file(t, "f", strings.Repeat("x", 70000)))
+	require.ErrorContains(t, err, "a line is longer than 65536 bytes")
+	p, err := planOf(t, "-l", "-b", file(t, "f", "a -t tag_lat -q -e ''\nb -q -t tag_lat -e peer\n"))
+	require.NoError(t, err)
+	require.NoError(t, p.steps[1].refused, "-q may stand in a line")
 	long := file(t, "long", strings.Repeat("a -t tag_lat\n", 1025))
 	_, err = planOf(t, "-l", "-b", long, "-b", long)
 	require.ErrorContains(t, err, "more than 1048576 combinations")
@@ -147,7 +156,7 @@ func TestPlanErrors(t *testing.T) {
 	_, err = planOf(t, "-l")
 	require.ErrorContains(t, err, "missing test name")
 	assert.Equal(t, 2, exitCode(err))
-	p, err := planOf(t)
+	p, err = planOf(t)
 	require.NoError(t, err, "a server needs no test")
 	assert.Empty(t, p.steps)
 }

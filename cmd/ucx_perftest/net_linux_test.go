@@ -114,3 +114,38 @@ func TestStoppedOverUDP(t *testing.T) {
 		})
 	}
 }
+
+// With -o the responder does nothing. An operation that its worker carries out is refused, any other
+// one runs.
+func TestUnprogressedOverUDP(t *testing.T) {
+	t.Setenv("UCX_NET_DEVICES", "lo")
+	for tls, lines := range map[string]map[string]string{
+		"ud": {
+			"ucp_get": "get", "ucp_put_bw": "put", "ucp_add": "the atomic add of 8 bytes", "ucp_fadd -s 4": "the atomic add of 4 bytes",
+			"ucp_swap": "the atomic swap of 8 bytes",
+		},
+		"rc": {
+			"ucp_get": "", "ucp_put_bw -s 100000": "", "ucp_fadd": "", "ucp_cswap": "", "ucp_fadd -O 8": "the atomic add of 8 bytes",
+			"ucp_swap": "the atomic swap of 8 bytes", "ucp_fadd -s 4": "the atomic add of 4 bytes", "ucp_add": "the atomic add of 8 bytes",
+		},
+		"shm": {"ucp_get": "", "ucp_put_bw": "", "ucp_add": "", "ucp_swap -s 4 -O 8": ""},
+	} {
+		for line, refused := range lines {
+			t.Run(tls+" "+line, func(t *testing.T) {
+				t.Setenv("UCX_TLS", tls)
+				port := suitetest.FreePort(t)
+				s := start(t, "-p", port)
+				c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-o", "-n", "300", "-t"}, strings.Fields(line)...)...)
+				codes := []int{c.End(patience), s.End(patience)}
+				if refused == "" {
+					assert.Equal(t, []int{0, 0}, codes, "%s%s", &c.Err, &s.Err)
+					return
+				}
+				assert.Equal(t, []int{1, 1}, codes)
+				want := "-o: " + tls + "/lo:1 needs the responder's progress for " + refused + ": unsupported operation"
+				assert.Contains(t, c.Err.String(), want)
+				assert.Contains(t, s.Err.String(), want)
+			})
+		}
+	}
+}

@@ -2,8 +2,6 @@ package main
 
 import (
 	"github.com/spf13/pflag"
-
-	"github.com/goucx/goucx/perf"
 )
 
 // groups is the option table: UCX's letters and texts, and the long names that goucx adds.
@@ -14,7 +12,7 @@ var groups = []group{
 			value: func(o *options) pflag.Value { return testValue(&o.Test) },
 		},
 		{letter: "s", long: "size", arg: "<size>", test: true, help: []string{
-			"list of scatter-gather sizes for single message (8)", `for example: "-s 16,48,8192:2,14"`,
+			"list of scatter-gather sizes for single message (8)", `for example: "-s 16,48,8k:2,14"`,
 		}, value: func(o *options) pflag.Value { return sizesValue(&o.Sizes) }},
 		{letter: "m", long: "memory", arg: "<send mem type>[,<recv mem type>]", test: true, help: []string{
 			"memory type of message for sender and receiver (host)", "    host - System memory",
@@ -38,14 +36,18 @@ var groups = []group{
 		}, value: func(o *options) pflag.Value { return intValue(&o.Window) }},
 		{
 			letter: "i", long: "stride", arg: "<offset>", test: true, help: []string{"distance between consecutive scatter-gather entries (0)"},
-			value: func(o *options) pflag.Value { return int64Value(&o.Stride) },
+			value: func(o *options) pflag.Value { return lengthValue(&o.Stride) },
 		},
 		{letter: "l", long: "loopback", help: []string{
 			"use loopback connection", "in this case, the process will communicate with itself,",
 			"so passing server hostname is not allowed",
 		}, value: func(o *options) pflag.Value { return boolValue(&o.loopback) }},
 		{
-			letter: "o", long: "no-responder-progress", test: true, help: []string{"do not progress the responder in one-sided tests"},
+			letter: "o", long: "no-responder-progress", test: true, help: []string{
+				"do not progress the responder in one-sided tests, which fail",
+				"where messages carry out the operation: put, get and atomics of",
+				"ud; some atomics of rc",
+			},
 			value: func(o *options) pflag.Value { return boolValue(&o.Unprogressed) },
 		},
 		{
@@ -87,10 +89,14 @@ var groups = []group{
 			value: func(*options) pflag.Value { return onlyValue("0", "1", noMPI, false) },
 		},
 		{
+			long: "version", help: []string{"show the version and the revision of this program"},
+			value: func(o *options) pflag.Value { return boolValue(&o.version) },
+		},
+		{
 			letter: "h", long: "help", help: []string{"show this help message"},
 			value: func(o *options) pflag.Value { return boolValue(&o.help) },
 		},
-	}, nil},
+	}},
 	{"Output format", []option{
 		{
 			letter: "N", long: "numeric", help: []string{"use numeric formatting (thousands separator)"},
@@ -113,14 +119,14 @@ var groups = []group{
 			value: func(o *options) pflag.Value { return boolValue(&o.style.Percentiles) },
 		},
 		{
-			letter: "q", long: "quiet", help: []string{"print no notes and warnings"},
+			letter: "q", long: "quiet", line: true, help: []string{"print no notes and warnings"},
 			value: func(o *options) pflag.Value { return boolValue(&o.quiet) },
 		},
 		{
 			letter: "X", long: "extra", help: []string{"print extra information about the operation: its transports"},
 			value: func(o *options) pflag.Value { return boolValue(&o.style.Extra) },
 		},
-	}, nil},
+	}},
 	{"UCT and verbs only", []option{
 		{
 			letter: "d", long: "device", arg: "<device>", test: true, help: []string{"device to use for testing"},
@@ -134,7 +140,7 @@ var groups = []group{
 			"UCP tests take contig alone, verbs tests short (inline in the",
 			"work request where the message fits) and zcopy",
 		}, value: func(o *options) pflag.Value { return layoutValue(&o.Layout) }},
-	}, []perf.API{perf.UCT, perf.Verbs}},
+	}},
 	{"Verbs only", []option{
 		{long: "post-list", arg: "<count>", test: true, help: []string{
 			"work requests that a bandwidth test posts at once (1)",
@@ -143,7 +149,7 @@ var groups = []group{
 			"write the packets that this process sends and receives over UDP;",
 			"tshark -d udp.port==<port>,infiniband reads them",
 		}, value: func(o *options) pflag.Value { return stringValue(&o.pcap) }},
-	}, []perf.API{perf.Verbs}},
+	}},
 	{"UCT only", []option{
 		{
 			letter: "x", long: "transport", arg: "<tl>", test: true, help: []string{"transport to use for testing"},
@@ -154,17 +160,17 @@ var groups = []group{
 			value: func(o *options) pflag.Value { return intValue(&o.AMWindow) },
 		},
 		{
-			letter: "H", long: "header", arg: "<size>", test: true, also: []perf.API{perf.UCP}, help: []string{
+			letter: "H", long: "header", arg: "<size>", test: true, help: []string{
 				"active message header size (8), included in message size;", "of UCP tests (0), not included",
 			},
-			value: func(o *options) pflag.Value { return headerValue(&o.AMHeader) },
+			value: func(o *options) pflag.Value { return lengthValue(&o.AMHeader) },
 		},
 		{letter: "A", long: "async", arg: "<mode>", test: true, help: []string{
 			"asynchronous progress mode (thread_spinlock)",
 		}, value: func(*options) pflag.Value {
 			return onlyValue("thread_spinlock thread", "thread_mutex signal", oneProgress, false)
 		}},
-	}, []perf.API{perf.UCT}},
+	}},
 	{"UCP and verbs only", []option{
 		{
 			letter: "T", long: "threads", arg: "<threads>[:1]", test: true, help: []string{
@@ -172,7 +178,7 @@ var groups = []group{
 			},
 			value: func(o *options) pflag.Value { return threadsValue(&o.ThreadCount) },
 		},
-	}, []perf.API{perf.UCP, perf.Verbs}},
+	}},
 	{"UCP only", []option{
 		{letter: "M", long: "thread-mode", arg: "<thread>", test: true, help: []string{
 			"thread support level for progress engine (single)",
@@ -214,7 +220,7 @@ var groups = []group{
 			letter: "z", long: "registered", test: true, help: []string{"pass pre-registered memory handle"},
 			value: func(o *options) pflag.Value { return boolValue(&o.Registered) },
 		},
-	}, []perf.API{perf.UCP}},
+	}},
 	{"Of UCX's tool", []option{
 		{letter: "K", long: "inband", arg: "<ca:port>", refused: noMAD, help: []string{"find the other side through the fabric"}},
 		{letter: "a", long: "accelerator", arg: "<send>[,<recv>]", test: true, help: []string{
@@ -227,5 +233,5 @@ var groups = []group{
 		{letter: "Y", long: "channel-mode", arg: "<mode>", test: true, refused: noGPU, help: []string{"choice of channels of a GPU's operations"}},
 		{letter: "g", long: "daemon-local", arg: "<ip>[:<port>]", test: true, refused: noDaemon, help: []string{"daemon that executes this side's operations"}},
 		{letter: "G", long: "daemon-remote", arg: "<ip>[:<port>]", test: true, refused: noDaemon, help: []string{"daemon that executes the other side's operations"}},
-	}, nil},
+	}},
 }

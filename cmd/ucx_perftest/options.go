@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/perf/report"
 	"github.com/goucx/goucx/perf/rte"
@@ -31,6 +32,7 @@ type options struct {
 	style     report.Style
 	quiet     bool
 	help      bool
+	version   bool
 	given     []string // letters or long names of the test options that were set
 	onlyTests bool     // a line of a batch file: test options only
 }
@@ -48,19 +50,17 @@ type option struct {
 	// test: the option describes the test. It may stand in a batch file and must be equal on both
 	// sides.
 	test bool
+	// line: the option may stand in a line of a batch file too, without an effect on the other side.
+	line bool
 	// refused is the reason why goucx does not support an option of UCX; "": it does.
 	refused string
-	// also: an API outside the group's whose tests use the option.
-	also  []perf.API
-	value func(o *options) pflag.Value
+	value   func(o *options) pflag.Value
 }
 
 // group is a heading of -h with its options.
 type group struct {
 	title string
 	rows  []option
-	// apis are the APIs whose tests use the options; nil: all.
-	apis []perf.API
 }
 
 // name returns the option's name in messages.
@@ -92,7 +92,7 @@ func (r *option) parser(o *options) pflag.Value {
 	switch {
 	case r.refused != "":
 		return errorValue(unsupported(r.refused))
-	case o.onlyTests && !r.test:
+	case o.onlyTests && !r.test && !r.line:
 		return errorValue(errors.New("belongs on the command line, not in a batch file"))
 	}
 	return r.value(o)
@@ -101,7 +101,7 @@ func (r *option) parser(o *options) pflag.Value {
 // parse parses a command line, or the options of a line of a batch file.
 func (o *options) parse(args []string) error {
 	fs := o.flags()
-	if err := fs.Parse(joinErrorMode(args)); err != nil {
+	if err := fs.Parse(o.joinErrorMode(args)); err != nil {
 		return nameOption(err)
 	}
 	for _, g := range groups {
@@ -123,7 +123,8 @@ const errorModes = "none peer failover"
 var bareError = regexp.MustCompile(`^(-[BCIUlozyNfvqV6]*e)(none|peer|failover|)$`)
 
 // joinErrorMode returns args with each -e and its mode in one word, as pflag reads an optional value.
-func joinErrorMode(args []string) []string {
+// In a line of a batch file any word is one: a host name cannot stand there.
+func (o *options) joinErrorMode(args []string) []string {
 	var joined []string
 	for i := 0; i < len(args); i++ {
 		m := bareError.FindStringSubmatch(args[i])
@@ -134,7 +135,7 @@ func joinErrorMode(args []string) []string {
 			joined = append(joined, args[i])
 		case m[2] != "":
 			joined = append(joined, m[1]+"="+m[2])
-		case i+1 < len(args) && contains(strings.Fields(errorModes), args[i+1]):
+		case i+1 < len(args) && (contains(strings.Fields(errorModes), args[i+1]) || o.onlyTests && !strings.HasPrefix(args[i+1], "-")):
 			joined = append(joined, m[1]+"="+args[i+1])
 			i++
 		default:
@@ -144,15 +145,28 @@ func joinErrorMode(args []string) []string {
 	return joined
 }
 
-// nameOption returns err with the option's own name and value in front of its reason.
+// nameOption returns err with the option's own name and value in front of its reason, or with the
+// nearest name of an unknown one.
 func nameOption(err error) error {
+	if u, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		for _, g := range groups {
+			for _, r := range g.rows {
+				names = append(names, r.long)
+			}
+		}
+		if n := config.Nearest(u.GetSpecifiedName(), names); n != "" && u.GetSpecifiedShortnames() == "" {
+			return fmt.Errorf("%w; did you mean --%s?", err, n)
+		}
+		return err
+	}
 	e, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err
 	}
 	f := e.GetFlag()
 	r := option{letter: f.Shorthand, long: f.Name}
-	if f.NoOptDefVal != "" {
+	if f.NoOptDefVal == e.GetValue() {
 		return fmt.Errorf("%s: %w", r.name(), e.Unwrap())
 	}
 	return fmt.Errorf("%s %q: %w", r.name(), e.GetValue(), e.Unwrap())
@@ -166,6 +180,8 @@ func (o *options) positional(args []string) error {
 		return fmt.Errorf("unexpected %q", args[0])
 	case len(args) > 1:
 		return fmt.Errorf("unexpected %q after the server's host name %q", args[1], args[0])
+	case args[0] == "":
+		return errors.New("the server's host name is empty; without one this side is the server")
 	case o.loopback && !o.help:
 		return fmt.Errorf("a server's host name, %q, is not allowed with -l", args[0])
 	default:
@@ -197,25 +213,32 @@ func (o *options) checkForm() error {
 // given its default is omitted.
 func (o *options) ignored(t perf.Test) []string {
 	defaults := newOptions()
+	zero := &options{}
+	unused := func(r *option, t perf.Test) bool {
+		used := &options{Params: o.Effective(t)}
+		value := r.value(used).String()
+		return value == r.value(zero).String() && value != r.value(o).String()
+	}
 	var list []string
 	for _, g := range groups {
-		if g.apis == nil || slices.Contains(g.apis, t.API) {
-			continue
-		}
 		for i := range g.rows {
 			r := &g.rows[i]
-			if r.refused != "" || !contains(o.given, r.long) || slices.Contains(r.also, t.API) {
+			if r.refused != "" || !contains(o.given, r.long) {
 				continue
 			}
 			value := r.value(o).String()
-			if value == r.value(defaults).String() {
+			if value == r.value(defaults).String() || !unused(r, t) {
 				continue
 			}
 			what := r.name()
 			if r.arg != "" {
 				what += " '" + strings.Trim(value, `"`) + "'"
 			}
-			text := fmt.Sprintf("%s ignored for %s test", what, t.API)
+			by := "for " + t.API.String() + " test"
+			if slices.ContainsFunc(perf.Tests(), func(other perf.Test) bool { return other.API == t.API && !unused(r, other) }) {
+				by = "by " + t.Name // others of the API use it
+			}
+			text := fmt.Sprintf("%s ignored %s", what, by)
 			if t.API == perf.UCP && (r.letter == "x" || r.letter == "d") {
 				text += "; see NOTE in help message"
 			}

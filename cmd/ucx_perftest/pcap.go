@@ -20,8 +20,9 @@ type pcap struct {
 	out      *wire.Capture
 	loopback bool // every received packet was also sent here
 
-	mu     sync.Mutex // guards failed
-	failed error      // the first error
+	mu      sync.Mutex // guards the following fields
+	failed  error      // the first error
+	packets int
 }
 
 // newPcap creates the file and registers it with the devices of c. Only UDP devices have packets
@@ -47,12 +48,12 @@ func (p *pcap) packet(sent bool, h *wire.Network, b []byte) {
 	if p.loopback && !sent {
 		return
 	}
-	if err := p.out.Packet(time.Now().UnixNano(), h, b); err != nil {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.failed == nil {
-			p.failed = err
-		}
+	err := p.out.Packet(time.Now().UnixNano(), h, b)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.packets++
+	if p.failed == nil {
+		p.failed = err
 	}
 }
 

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/goucx/goucx/perf"
 )
@@ -94,6 +96,9 @@ func (s step) with(l batchLine) step {
 
 // refuse records in one line why the step cannot run.
 func (s *step) refuse(name string, err error) {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		name = strconv.Quote(name) // the file is no text
+	}
 	s.refused = fmt.Errorf("%s, %s: %w", s.where, name, inLine{err})
 }
 
@@ -153,6 +158,12 @@ func (p *plan) runs() []step {
 		}
 	}
 	return rs
+}
+
+// verbs reports whether the step is a test of verbs.
+func (s step) verbs() bool {
+	t, err := perf.Lookup(s.options.Test)
+	return err == nil && t.API == perf.Verbs
 }
 
 // remove removes the steps at these positions, which the client refuses. What this side alone would

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 	"slices"
 
+	"github.com/goucx/goucx/internal/cmdline"
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -38,6 +38,11 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	if o.help {
 		return writeUsage(stdout, newOptions())
 	}
+	if o.version {
+		v := cmdline.BuildOf(cmdline.Info())
+		_, err := fmt.Fprintf(stdout, "ucx_perftest of goucx %s, revision %s, %s %s\n", v.Version, v.ShortRevision(), v.Go, v.Platform)
+		return err
+	}
 	if err := o.checkForm(); err != nil {
 		return err
 	}
@@ -64,11 +69,19 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	s.config = perf.Config{Providers: transports.All(), Settings: set, Log: logger, CPUs: o.cpus}
 	devices := transports.SoftConfig(set, logger)
 	if o.pcap != "" {
+		if len(plan.steps) > 0 && !slices.ContainsFunc(plan.runs(), step.verbs) {
+			return usagef("--pcap captures the packets of verbs tests; none is to run")
+		}
 		packets, perr := newPcap(o.pcap, o.loopback, &devices)
 		if perr != nil {
 			return perr
 		}
-		defer func() { err = errors.Join(err, packets.close()) }()
+		defer func() {
+			err = errors.Join(err, packets.close())
+			if packets.packets == 0 {
+				fmt.Fprintf(warnTo, "ucx_perftest: warning: --pcap %s has no packet: it captures those of verbs tests\n", o.pcap)
+			}
+		}()
 	}
 	s.config.Verbs = soft.New(devices)
 	switch {
@@ -103,12 +116,4 @@ func pin(cpus []int) error {
 		}
 	}
 	return nil
-}
-
-// version returns the module's version, which is shown to the other side.
-func version() string {
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
-	}
-	return "(unknown)"
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/goucx/goucx/internal/cmdline"
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/perf/report"
 	"github.com/goucx/goucx/perf/rte"
@@ -58,7 +59,7 @@ func (s *session) rte() rte.Config {
 	if err != nil {
 		host = "unknown host"
 	}
-	return rte.Config{Port: s.port, IPv6: s.ipv6, Timeout: s.wait, Own: rte.Identity{Version: version(), Host: host, PID: os.Getpid()}}
+	return rte.Config{Port: s.port, IPv6: s.ipv6, Timeout: s.wait, Own: rte.Identity{Version: cmdline.BuildOf(cmdline.Info()).Version, Host: host, PID: os.Getpid()}}
 }
 
 // header returns the header above this session's results.
@@ -74,21 +75,25 @@ func header(o opening, box, results bool) report.Header {
 // terminal.
 func (s *session) form() report.Form {
 	f := report.New(s.stdout, s.style)
-	file, ok := s.stdout.(*os.File)
-	if ok && term.IsTerminal(int(file.Fd())) && !s.style.CSV && !s.style.JSON {
-		f = report.WithProgress(f, file)
+	if isTerminal(s.stdout) && !s.style.CSV && !s.style.JSON {
+		f = report.WithProgress(f, s.stdout)
 	}
 	return f
 }
 
-// notes prints on stderr what the figures of stream tests mean.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// notes prints on stderr what the figures of stream tests mean: beside CSV, and to people.
 func (s *session) notes() {
-	if s.quiet || s.style.JSON {
+	if s.quiet || s.style.JSON || !s.style.CSV && !isTerminal(s.stderr) {
 		return
 	}
 	for _, r := range s.plan.runs() {
 		t, err := perf.Lookup(r.options.Test)
-		if err == nil && t.Pattern != perf.PingPong && !r.options.StampEach {
+		if err == nil && r.options.StampStride(t) > 1 {
 			fmt.Fprintf(s.stderr, "ucx_perftest: note: %s is stamped at every 64th message, so its percentile is one of means; --stamp-each stamps every message as UCX's tool does\n", t.Name)
 			return
 		}
@@ -111,7 +116,7 @@ func (s *session) loopback() error {
 		}
 		runs.end(r.wrapError(s.measure(f, h, rte.Loop{}, r)))
 	}
-	return s.finish(f, &runs)
+	return s.finish(f, h, &runs)
 }
 
 // header prints the header of this session once, when the transports of its first run are known.
@@ -148,7 +153,8 @@ func (r step) wrapError(err error) error {
 }
 
 // finish ends the measuring side. It returns an error if runs failed or were refused.
-func (s *session) finish(f report.Form, runs *tally) error {
+func (s *session) finish(f report.Form, h report.Header, runs *tally) error {
+	s.header(f, h, "") // if no run began
 	if err := f.Err(); err != nil {
 		return fmt.Errorf("print results: %w", err)
 	}
@@ -195,7 +201,7 @@ func (s *session) client() error {
 			return err
 		}
 	}
-	return s.finish(f, &runs)
+	return s.finish(f, h, &runs)
 }
 
 // endRun ends a run on both sides, so that the next one can begin. After a failed last run it does

@@ -100,7 +100,7 @@ func TestTransportThatRan(t *testing.T) {
 		t.Run(tl, func(t *testing.T) {
 			t.Setenv("UCX_TLS", tl)
 			t.Setenv("UCX_LOG_LEVEL", "info")
-			for test, log := range map[string]string{"tag_lat": "tag", "ucp_put_lat": "rma", "ucp_fadd": "amo"} {
+			for test, log := range map[string]string{"tag_lat": "tag", "ucp_am_lat": "am", "ucp_put_lat": "rma", "ucp_fadd": "amo"} {
 				port := suitetest.FreePort(t)
 				s := start(t, "-p", port)
 				c := start(t, "127.0.0.1", "-q", "-p", port, "-t", test, "-n", "100", "-f")

@@ -132,3 +132,25 @@ func TestVerbsNoDevice(t *testing.T) {
 	_, _, err = command("-l", "-q", "-n", "10", "-t", "tag_lat", "--post-list", "2")
 	require.ErrorContains(t, err, "only tests of verbs post lists")
 }
+
+// A capture is of verbs tests.
+func TestPcapOfNothing(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x")
+	for _, line := range []string{"-t tag_lat", "-t am_lat -x shm"} {
+		_, _, err := command(append(strings.Fields(line), "-l", "-q", "-n", "10", "--pcap", path)...)
+		require.ErrorContains(t, err, "--pcap captures the packets of verbs tests; none is to run")
+		assert.Equal(t, 2, exitCode(err))
+		assert.NoFileExists(t, path)
+	}
+	s, _ := both(t, []string{"--pcap", path}, []string{"-q", "-t", "tag_lat", "-n", "10"})
+	assert.Contains(t, s.Err.String(), "warning: --pcap "+path+" has no packet")
+}
+
+// A list that the window never admits is refused.
+func TestPostListFitsTheWindow(t *testing.T) {
+	for _, name := range []string{"verbs_read_lat", "verbs_fadd_lat"} {
+		_, _, err := command("-l", "-q", "-n", "100", "-t", name, "--post-list", "4")
+		require.ErrorContains(t, err, name+": list of 4 work requests is out of range: 1-1024, and no more than the window of 1")
+		assert.Equal(t, 2, exitCode(err))
+	}
+}

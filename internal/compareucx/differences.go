@@ -15,13 +15,13 @@ type difference struct {
 // differences are the known ones. The first that matches a line and a kind is that of the line.
 var differences = []*difference{
 	is("-t stream_[a-z]+( -r [a-z_]+)?\\]?$", kindStatus, "`stream_*`", "goucx has no streams"),
-	is("-D (iov|contig,iov|shortiov)", kindStatus, "`-D iov`, `shortiov`", "goucx sends one piece in a UCP or a short message"),
+	is("-D (iov|contig,iov|shortiov)[^m]*$", kindStatus, "`-D iov`, `shortiov`", "goucx sends one piece in a UCP or a short message"),
 	is("-A (thread_mutex|signal)$", kindStatus, "`-A thread_mutex`, `signal`", "timers run in a goroutine, which is no choice"),
 	is("memory -t get$", kindStatus, "`get`, short, over shared memory", "goucx's shm has a short get"),
 	is("memory -t (am|put)_lat -D zcopy", kindStatus, "zcopy over `posix`", "goucx's shm sends without a copy; UCX's has cma for this"),
 	is("posix.*\\[.*-D zcopy", kindRows, "zcopy over `posix` in a batch", "goucx's shm sends without a copy; UCX's has cma for this"),
 	is("-t get_bw| -y$| -V$| -X$|-a host|-L thread", kindStatus, "`get_bw -y -V -X -a -L`", "came to UCX after 1.13"),
-	is("-s 8k$", kindStatus, "`-s 8k`", "UCX reads 8"),
+	is("-s 8k$", kindBox, "`-s 8k`", "UCX reads 8"),
 	is("-f -I$", kindRows, "`-I` on the command line", "1.13 means the extra information that is `-X` today; in batch files, and here, it is wakeup"),
 	is("-P 0$", kindServer, "`-P 0`", "UCX without MPI prints its help", kindRows, kindColumns, kindBox),
 	is("^-h$", kindColumns, "`-h`", "goucx has options and tests of its own"),

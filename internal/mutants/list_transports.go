@@ -1,7 +1,19 @@
 package main
 
-// transportsList holds the mutants of ucs, wireup and the transports.
+// transportsList holds the mutants of config, ucs, wireup and the transports.
 var transportsList = []mutant{
+	{
+		name: "a setting of UCX that goucx does not use passes unseen",
+		file: "config/ucxunused.go",
+		old:  "		if !same {", new: "		if !same && fault != \"\" {",
+		pkg: "./config", test: "^TestUnusedWarns$",
+	},
+	{
+		name: "the wide name takes precedence over UCX's name of one transport",
+		file: "config/merge.go",
+		old:  "ok && e.origin.Kind == Flag {", new: "ok {",
+		pkg: "./config", test: "^TestAliases$",
+	},
 	{
 		name: "accept a segment that is not sealed",
 		file: "ucs/shmem/segment_linux.go",

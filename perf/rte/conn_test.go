@@ -1,8 +1,8 @@
 package rte
 
 import (
-	"encoding/binary"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs/protocol/protocoltest"
 )
 
 var loopback = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
@@ -52,6 +54,51 @@ func TestGreeting(t *testing.T) {
 	assert.Equal(t, "goucx 2 (pid 20 on h)", c.Peer().String())
 	assert.Equal(t, "goucx 1 (pid 10 on g)", s.Peer().String())
 	assert.Equal(t, []int{0, 1, 2, 2}, []int{c.Index(), s.Index(), c.Size(), s.Size()})
+}
+
+func TestGreetingGolden(t *testing.T) {
+	js, err := json.Marshal(Identity{Version: "2", Host: "h", PID: 20})
+	require.NoError(t, err)
+	hello := record{Type: typeHello, Body: js}
+	b, err := appendRecord(appendGreeting(nil), hello)
+	require.NoError(t, err)
+	protocoltest.Run(t, protocoltest.Golden{
+		Format: &greetingFormat, File: "greeting", Version: offVersion, Features: offFeatures, Bytes: b, Want: hello,
+		Decode: func(b []byte) (any, error) {
+			require.NoError(t, checkMagic(b))
+			if err := checkVersion(b); err != nil {
+				return nil, err
+			}
+			r, _, err := parseRecord(b[greetingBytes:])
+			return r, err
+		},
+	})
+}
+
+// TestRefusedFeature: the side that requires a feature is told that the other does not know it.
+func TestRefusedFeature(t *testing.T) {
+	l, _ := listenHere(t, Config{})
+	c, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer c.Close() //nolint:errcheck // the test is over
+	js, err := json.Marshal(Identity{})
+	require.NoError(t, err)
+	b, err := appendRecord(appendGreeting(nil), record{Type: typeHello, Body: js})
+	require.NoError(t, err)
+	b[offFeatures] = 1 << 2
+	_, err = c.Write(b)
+	require.NoError(t, err)
+	require.NoError(t, c.(*net.TCPConn).CloseWrite())
+	_, err = l.Accept(noStranger(t))
+	require.ErrorIs(t, err, ErrVersion)
+	got, err := io.ReadAll(c)
+	require.NoError(t, err)
+	_, n, err := parseRecord(got[greetingBytes:])
+	require.NoError(t, err)
+	r, _, err := parseRecord(got[greetingBytes+n:])
+	require.NoError(t, err)
+	require.Equal(t, typeError, r.Type)
+	require.Contains(t, string(r.Body), "greeting of ucx_perftest of version 3 requires feature 2")
 }
 
 func TestRecordsBothWays(t *testing.T) {
@@ -174,7 +221,9 @@ func TestServerRefuses(t *testing.T) {
 	raw, err := hex.DecodeString(ucxHello)
 	require.NoError(t, err)
 	version := appendGreeting(nil)
-	binary.LittleEndian.PutUint32(version[len(magic):], 7)
+	version[offVersion] = 7
+	feature := appendGreeting(nil)
+	feature[offFeatures] = 1 << 2
 	for name, tc := range map[string]struct {
 		sent []byte
 		want error
@@ -183,7 +232,8 @@ func TestServerRefuses(t *testing.T) {
 		"UCX's client":      {raw, ErrUCX, "UCX's own ucx_perftest"},
 		"UCT test of UCX":   {make([]byte, 264), ErrUCX, "run the same tool"},
 		"web browser":       {[]byte("GET / HTTP/1.1\r\n\r\n"), ErrForeign, `"GET / HT"`},
-		"other version":     {version, ErrVersion, "this side speaks version 3, the other side 7"},
+		"other version":     {version, ErrVersion, "greeting of ucx_perftest has version 7, this program knows version 3"},
+		"required feature":  {feature, ErrVersion, "greeting of ucx_perftest of version 3 requires feature 2, which this program (version 3) does not know"},
 		"hang-up":           {[]byte("gouc"), ErrPeerGone, "during the greeting"},
 		"hang-up at once":   {nil, ErrPeerGone, "during the greeting"},
 		"garbage for hello": {append(appendGreeting(nil), "\x03\x00\x00\x00abc"...), errRecord, "malformed"},

@@ -223,6 +223,9 @@ func (c *Conn) greet(limit time.Duration) error {
 		if isTimeout(err) {
 			return c.silenceError(limit)
 		}
+		if errors.Is(err, ErrVersion) {
+			c.Fail(err) // the other side may see nothing wrong
+		}
 		return err
 	}
 	if err := c.Receive(typeHello, &c.peer); err != nil {

@@ -4,14 +4,18 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/goucx/goucx/ucs/protocol"
 )
 
-// Version is the version of the protocol; both sides must use the same.
-const Version = 3
+// greetingFormat is the format of the greeting, and with it all records.
+var greetingFormat = protocol.Format{Name: "greeting of ucx_perftest", Version: 3}
 
 const (
 	magic         = "goucxprf"
-	greetingBytes = len(magic) + 4
+	offVersion    = len(magic)
+	offFeatures   = offVersion + 1
+	greetingBytes = offFeatures + 3 // two more are 0
 )
 
 // Errors that Dial and Accept wrap.
@@ -20,7 +24,7 @@ var (
 	ErrUCX = errors.New("it is UCX's own ucx_perftest, which speaks another protocol: run the same tool on both sides")
 	// ErrForeign: the other side is not a benchmark.
 	ErrForeign = errors.New("it does not use goucx's benchmark protocol")
-	// ErrVersion: the other side uses another version of the protocol.
+	// ErrVersion: the other side uses another version of the protocol, or requires an unknown feature.
 	ErrVersion = errors.New("protocol version mismatch")
 )
 
@@ -38,7 +42,7 @@ func (h Identity) String() string {
 }
 
 func appendGreeting(b []byte) []byte {
-	return binary.LittleEndian.AppendUint32(append(b, magic...), Version)
+	return append(append(b, magic...), greetingFormat.Version, 0, 0, 0)
 }
 
 // checkMagic checks the first bytes that the other side sent.
@@ -53,8 +57,8 @@ func checkMagic(b []byte) error {
 }
 
 func checkVersion(b []byte) error {
-	if v := binary.LittleEndian.Uint32(b[len(magic):]); v != Version {
-		return fmt.Errorf("%w: this side speaks version %d, the other side %d", ErrVersion, Version, v)
+	if err := greetingFormat.Check(b[offVersion], protocol.Features(b[offFeatures])); err != nil {
+		return fmt.Errorf("%w: %w", ErrVersion, err)
 	}
 	return nil
 }

@@ -1,8 +1,12 @@
 package ud
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -37,7 +41,18 @@ func (f *iface) handleControl(h *arq.Header, body []byte, w *verbs.WC) {
 			f.stats.Inc(statRefused)
 			return
 		}
+		if refusal, ok := errors.AsType[*protocol.Error](checkVersion(h.B)); ok {
+			f.stats.Inc(statRefused)
+			reply := arq.RejectHeader(h)
+			reply.C = versionWord(refusal.Features)
+			f.sendControl(p, &reply, nil)
+			f.removeUnusedPeer(p)
+			return
+		}
 		reply, made := f.mux.HandleConnect(p.index, h, uint8(max(f.recvWindow, 1)), f.now)
+		if reply.ID() != arq.Close {
+			reply.C = versionWord(0)
+		}
 		if made != nil {
 			p.numRx++
 			if !f.halfOpen.Admit(a.Port.Source(), f.now, f.evictHalfOpen) {
@@ -84,8 +99,17 @@ func (f *iface) handleControl(h *arq.Header, body []byte, w *verbs.WC) {
 			f.sendControl(e.p, &reply, nil)
 			f.handleACK(h, nil, from) // a Close carries an ACK
 		}
+		var refusal error
+		if h.ID() != arq.Close {
+			if refusal = checkVersion(h.C); refusal != nil {
+				h = &arq.Header{A: arq.RejectHeader(h).A, B: h.B} // whatever it is
+			}
+		}
 		if f.mux.HandleReply(h, f.now) == nil {
 			return
+		}
+		if refusal != nil {
+			e.err = fmt.Errorf("%w: %w", ucs.ErrPeerFailed, refusal)
 		}
 		e.transmitReady()
 		e.handleState()

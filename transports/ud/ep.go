@@ -30,6 +30,7 @@ type endpoint struct {
 	refusedPass uint32
 	inUnacked   bool // in iface.unacked
 	inWaiting   bool // in iface.waiting
+	lostOps     bool // the flow failed before everything accepted was acknowledged
 
 	resHdr  uint64
 	resLen  int // of the open reservation; -1: none
@@ -178,8 +179,11 @@ func (e *endpoint) handleState() {
 	case arq.Failed:
 		if why := e.s.Reason(); why != arq.Closed {
 			f.stats.Inc(statFailed)
-			e.err = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, why)
+			if e.err == nil { // else a refusal names the reason
+				e.err = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, why)
+			}
 		}
+		e.lostOps = e.s.HasUnacked()
 		e.detach()
 		if e.status != ucs.OK {
 			return

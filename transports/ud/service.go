@@ -47,6 +47,7 @@ func (f *iface) expireTimer(e *endpoint) {
 	case arq.Nothing:
 	case arq.SendConnect:
 		h := f.mux.ConnectHeader(e.flow, e.p.addr.name)
+		h.B = versionWord(0)
 		f.bodyBuf = f.self.appendBody(f.bodyBuf[:0])
 		f.sendControl(e.p, &h, f.bodyBuf)
 	case arq.SendProbe:

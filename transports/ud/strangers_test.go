@@ -16,9 +16,14 @@ import (
 // ask has s, whose side answers nothing meanwhile, ask b for a flow in the name of an
 // interface.
 func (n *node) ask(t *testing.T, b *node, from address, flow uint32) {
+	n.askAs(t, b, from, flow, versionWord(0))
+}
+
+// askAs asks with the version and the features in word.
+func (n *node) askAs(t *testing.T, b *node, from address, flow uint32, word uint64) {
 	p, err := n.getPeer(&b.self)
 	require.NoError(t, err)
-	h := arq.Header{A: uint64(arq.Control)<<6 | uint64(arq.Connect) | uint64(flow)<<8, C: b.self.name}
+	h := arq.Header{A: uint64(arq.Control)<<6 | uint64(arq.Connect) | uint64(flow)<<8, B: word, C: b.self.name}
 	was := n.postedID
 	for ; n.postedID == was; n.pollSendCQ() {
 		n.sendControl(p, &h, from.appendBody(nil))

@@ -4,8 +4,28 @@ import (
 	"fmt"
 
 	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 )
+
+// connFormat is the format of Connect, Accept and Reject, and with it of all packets.
+var connFormat = protocol.Format{Name: "connection message of ud", Version: 1}
+
+// versionWord returns word B of a Connect, and word C of an Accept and a Reject: from the lowest byte on
+// the version, the features, and in a Reject the required features of the Connect that this program
+// does not know.
+func versionWord(refused protocol.Features) uint64 {
+	return uint64(connFormat.Version) | uint64(refused)<<16
+}
+
+// checkVersion checks such a word of a peer. The error is a [protocol.Error].
+func checkVersion(w uint64) error {
+	refused := protocol.Features(w >> 16)
+	if err := connFormat.Check(uint8(w), protocol.Features(w>>8)); err != nil || refused == 0 {
+		return err
+	}
+	return &protocol.Error{Format: &connFormat, Version: uint8(w), Features: refused, Local: true}
+}
 
 // address identifies an interface: its port, and its queue pair on that port.
 type address struct {

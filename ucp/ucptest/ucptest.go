@@ -26,7 +26,7 @@ type Case struct {
 
 // Cases lists all conformance cases.
 func Cases() []Case {
-	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagProbeCases, tagCancelCases, waitCases, waitListCases, tagOracleCases, flushCases, closeCases, closedCases, exitCases, rmaCases, amoCases, keyCases, bufferCases, amCases, amRndvCases, amMoreCases, orderCases, moreCases, connectCases, unattendedCases, failingCases, onFailureCases, wakeupCases, wakeupPairCases, threadCases)
+	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagProbeCases, tagCancelCases, waitCases, waitListCases, featureCases, tagOracleCases, flushCases, closeCases, closedCases, exitCases, rmaCases, amoCases, keyCases, bufferCases, amCases, amRndvCases, amMoreCases, orderCases, moreCases, connectCases, unattendedCases, failingCases, onFailureCases, wakeupCases, wakeupPairCases, threadCases)
 }
 
 // Factory is what the cases run over.

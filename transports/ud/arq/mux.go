@@ -57,25 +57,25 @@ func (m *Mux) RemoveReceiver(f Flow) {
 	}
 }
 
-// ConnectHeader returns the header of the Connect for flow f to the interface name.
+// ConnectHeader returns the header of the Connect for flow f to the interface name. Word B is the
+// user's.
 func (m *Mux) ConnectHeader(f Flow, name uint64) Header {
 	return Header{A: wordA(Control, Connect, f, m.senders.at(f).una), C: name}
 }
 
 // HandleConnect processes a Connect from a peer and returns the reply: Accept, Close if the
 // interface closes, or Reject. Each copy of a Connect gets the Accept of the same flow.
-// made is the new flow; nil: none was created.
+// made is the new flow; nil: none was created. Word C of an Accept or a Reject is the user's.
 func (m *Mux) HandleConnect(peer uint32, h *Header, window uint8, now ucs.Time) (reply Header, made *Receiver) {
 	o := origin{peer, h.To(), h.Seq()}
-	about := uint64(h.To())<<8 | uint64(h.Seq())<<32
-	refuse := Header{A: wordA(Control, Reject, 0, 0), B: about}
+	refuse := RejectHeader(h)
 	f, ok := m.accepted[o]
 	if !ok {
 		switch {
 		case h.C != m.Name, o.flow == 0:
 			return refuse, nil
 		case m.Closed:
-			return Header{A: wordA(Control, Close, 0, 0), B: about}, nil
+			return Header{A: wordA(Control, Close, 0, 0), B: refuse.B}, nil
 		}
 		made = NewReceiver(m.conf, h.Seq(), now)
 		made.Remote, made.Peer = h.To(), peer
@@ -87,8 +87,13 @@ func (m *Mux) HandleConnect(peer uint32, h *Header, window uint8, now ucs.Time) 
 	}
 	return Header{
 		A: wordA(Control, Accept, 0, Seq(f)),
-		B: uint64(window) | about,
+		B: uint64(window) | refuse.B,
 	}, made
+}
+
+// RejectHeader returns the header of the Reject that replies to the Connect h.
+func RejectHeader(h *Header) Header {
+	return Header{A: wordA(Control, Reject, 0, 0), B: uint64(h.To())<<8 | uint64(h.Seq())<<32}
 }
 
 // HandleReply processes an Accept, Reject or Close. It returns the flow that changed, or nil.
