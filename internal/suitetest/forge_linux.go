@@ -5,10 +5,10 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 )
 
 // Forger sends an ICMP error, port unreachable, for each datagram that it sees.
@@ -24,11 +24,11 @@ type Forger struct {
 // It sees the IPv4 datagrams that arrive there for a UDP port, and quotes them whole.
 func ForgeICMP(t testing.TB, port uint16) *Forger {
 	t.Helper()
-	in, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
+	in, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, syscall.IPPROTO_UDP)
 	require.NoError(t, err)
-	out, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
+	out, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, syscall.IPPROTO_ICMP)
 	require.NoError(t, err)
-	require.NoError(t, unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 10_000}))
+	require.NoError(t, syscall.SetsockoptTimeval(in, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &syscall.Timeval{Usec: 10_000}))
 	f := new(Forger)
 	f.Quote.Store(1 << 16)
 	var ended sync.WaitGroup
@@ -36,13 +36,13 @@ func ForgeICMP(t testing.TB, port uint16) *Forger {
 	ended.Go(func() {
 		b := make([]byte, 1<<16)
 		for !stop.Load() {
-			n, _, err := unix.Recvfrom(in, b, 0)
+			n, _, err := syscall.Recvfrom(in, b, 0)
 			if err != nil || n < 28 || binary.BigEndian.Uint16(b[22:]) != port {
 				continue
 			}
 			m := slices.Concat([]byte{3, 3, 0, 0, 0, 0, 0, 0}, b[:min(n, 20+int(f.Quote.Load()), 576-28)])
 			binary.BigEndian.PutUint16(m[2:], checksum(m))
-			if unix.Sendto(out, m, 0, &unix.SockaddrInet4{Addr: [4]byte(b[12:16])}) == nil {
+			if syscall.Sendto(out, m, 0, &syscall.SockaddrInet4{Addr: [4]byte(b[12:16])}) == nil {
 				f.Sent.Add(1)
 			}
 		}
@@ -50,8 +50,8 @@ func ForgeICMP(t testing.TB, port uint16) *Forger {
 	t.Cleanup(func() {
 		stop.Store(true)
 		ended.Wait()
-		require.NoError(t, unix.Close(in))
-		require.NoError(t, unix.Close(out))
+		require.NoError(t, syscall.Close(in))
+		require.NoError(t, syscall.Close(out))
 	})
 	return f
 }
