@@ -169,7 +169,7 @@ func (c *Conn) Fail(cause error) {
 // Interrupted is the text of the RemoteError after Interrupt.
 const Interrupted = "interrupted"
 
-// Interrupt tells the other side that this one was interrupted and is going to exit; best effort.
+// Interrupt reports to the other side that this one was interrupted and is going to exit; best effort.
 // Any goroutine may call it while another one uses the connection.
 func (c *Conn) Interrupt() {
 	if b, err := appendRecord(nil, record{Type: typeError, Body: json.RawMessage(`"` + Interrupted + `"`)}); err == nil {
