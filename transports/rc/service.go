@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goucx/goucx/transports/internal/conn"
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -314,7 +315,9 @@ func (f *iface) checkPeers(now ucs.Time) bool {
 		if !e.silence.Over(&f.peerChecks, now, waits) {
 			continue
 		}
-		e.requestCompletion() // unsignaled operations complete with it, if the peer lives
+		if e.silence.Lasts(now) >= nic.LongSilence {
+			e.requestCompletion() // unsignaled operations complete with it: the peer has not sent anything, and lives
+		}
 		if s := f.d.PeerState(f.port, &e.peer.port, e.peer.iface.qpn, &e.silence); s != verbs.PeerUnknown {
 			for _, o := range f.ByPeer[e.peer.iface.name] {
 				err := conn.PeerFailed(s.String())
