@@ -27,7 +27,7 @@ var transportsList = []mutant{
 		pkg: "./ucs/async", test: "^TestExclusionHard$",
 	},
 	{
-		name: "a required feature that nobody knows is accepted",
+		name: "an unknown required feature is accepted",
 		file: "ucs/protocol/protocol.go",
 		old:  "unknown |= features & Required & (1 << i)", new: "unknown |= features & Required & (1 << i) & 0",
 		pkg: "./wireup", test: "^TestAddressGolden$",
