@@ -29,6 +29,7 @@ type options struct {
 	batch     []string
 	pcap      string
 	style     report.Style
+	plot      string // the file of --plot
 	quiet     bool
 	help      bool
 	given     []string // letters or long names of the test options that were set
