@@ -1,6 +1,6 @@
 # One line per target; what takes longer to say stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help build plot demo quick check test nightly ci bench bench-ucx instructions mutants shape cover fmt generate
+.PHONY: help build plot demo quick check test nightly ci bench bench-ucx compare-ucx instructions mutants shape cover fmt generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ bench: ## sizes and costs, then the Go benchmarks (COUNT=1)
 
 bench-ucx: ## side by side with UCX's ucx_perftest; tables in docs/perf/
 	@scripts/bench-ucx
+
+compare-ucx: ## each option, test and batch line through UCX's ucx_perftest and ours; table in docs/perftest.md
+	@scripts/compare-ucx
 
 instructions: ## instructions per operation by callgrind; table in docs/perf/instructions.md
 	@scripts/instructions

@@ -60,27 +60,30 @@ func printable(name string) string {
 
 // suggest returns "; did you mean UCX_X?" with the nearest name, or "" if none is near.
 func (s *Set) suggest(name string) string {
-	upper := strings.TrimPrefix(strings.ToUpper(name), Prefix)
-	best, bestDist := "", 1+max(1, min(3, len(upper)/3))
-	consider := func(n string) {
-		if d := distance(upper, n, bestDist); d < bestDist {
-			best, bestDist = n, d
-		}
-	}
+	var names []string
 	for _, r := range s.rows {
-		consider(r.Name())
-		for _, n := range r.Fallbacks() { // aliases are among UCX's names
-			consider(n)
-		}
+		names = append(names, r.Name())
+		names = append(names, r.Fallbacks()...) // aliases are among UCX's names
 	}
-	consider(configDirName)
-	for _, n := range slices.Sorted(maps.Keys(ucxNames())) {
-		consider(n)
-	}
+	names = append(names, configDirName)
+	names = append(names, slices.Sorted(maps.Keys(ucxNames()))...)
+	best := Nearest(strings.TrimPrefix(strings.ToUpper(name), Prefix), names)
 	if best == "" {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %s%s?", Prefix, best)
+}
+
+// Nearest returns the name that differs least from a mistyped one, the first of several. It returns
+// "" if all differ in more than three letters, or in more than a third of them.
+func Nearest(mistyped string, names []string) string {
+	best, bestDist := "", 1+max(1, min(3, len(mistyped)/3))
+	for _, n := range names {
+		if d := distance(mistyped, n, bestDist); d < bestDist {
+			best, bestDist = n, d
+		}
+	}
+	return best
 }
 
 // distance returns the number of insertions, deletions, replacements and swaps of adjacent bytes

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/goucx/goucx/config"
 )
 
 // API is the layer that a test measures.
@@ -135,7 +137,8 @@ var tests = []Test{
 // Tests returns a copy of the table: UCX's tests in its order, then those that only goucx has.
 func Tests() []Test { return slices.Clone(tests) }
 
-// Lookup returns the test with the given name. The error for an unknown name lists the known ones.
+// Lookup returns the test with the given name. The error for an unknown name suggests the nearest
+// one, or lists all.
 func Lookup(name string) (Test, error) {
 	known := make([]string, 0, len(tests))
 	for _, t := range tests {
@@ -145,6 +148,9 @@ func Lookup(name string) (Test, error) {
 		if !t.Later {
 			known = append(known, t.Name)
 		}
+	}
+	if n := config.Nearest(name, known); n != "" {
+		return Test{}, fmt.Errorf("unknown test %q; did you mean %s?", name, n)
 	}
 	return Test{}, fmt.Errorf("unknown test %q; known are %s", name, strings.Join(known, " "))
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,7 +28,7 @@ import (
 const deathTableEnv = "GOUCX_TEST_DEATH_TABLE"
 
 // deathWaits are what waits for a peer, with a request that names it.
-var deathWaits = []string{"send", "receive", "sync", "rendezvous", "get"}
+var deathWaits = []string{"send", "receive", "sync", "rendezvous", "get", "run"}
 
 // roleMortal is a peer that answers nothing but its first message.
 func roleMortal(p *parent) {
@@ -42,9 +43,13 @@ func roleMortal(p *parent) {
 // roleSurvivor waits for a mortal: it reads its address and key, and what to wait by. It says when
 // the wait ended, with the error.
 func roleSurvivor(p *parent) {
-	n := must(newNode(ucp.ThreadSingle, time.Second))
 	var address, key, wait string
 	check(scanLine(p.hear(), &address, &key, &wait))
+	mode := ucp.ThreadSingle
+	if wait == "run" {
+		mode = ucp.ThreadMulti
+	}
+	n := must(newNode(mode, time.Second))
 	ctx := context.Background()
 	e := must(n.connect(address))
 	check(e.TagSendSync(make([]byte, 8), tagStream).Wait(ctx))
@@ -66,6 +71,10 @@ func roleSurvivor(p *parent) {
 		err = e.TagSendSync(make([]byte, 8), tagNever).Wait(ctx)
 	case "rendezvous":
 		err = e.TagSend(make([]byte, big), tagNever).Wait(ctx)
+	case "run": // another goroutine has the progress, and sleeps long, as nothing waits
+		go func() { check(n.w.Run(ctx)) }()
+		p.hear()
+		_, err = n.w.TagRecv(make([]byte, 8), tagNever, allBits).Tie(e).Wait(ctx)
 	case "get":
 		p.hear() // it would not wait for a live peer
 		err = k.Get(make([]byte, big), 0).Wait(ctx)
@@ -213,7 +222,7 @@ func TestDeathTable(t *testing.T) {
 			settings []string
 		}{{"shm", nil}, {"rc", nil}, {"rc", fastestDeath}, {"ud", nil}, {"ud", fastestDeath}} {
 			if c.tls == "shm" && (event.far || event.slow) {
-				row += " |"
+				row += map[bool]string{true: " |", false: " never |"}[event.far]
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, %s, %d settings", event.name, c.tls, len(c.settings)), func(t *testing.T) {
@@ -267,6 +276,50 @@ func (event *deathEvent) measure(t *testing.T, tls string, settings []string) st
 		return fmt.Sprintf("%d ms", longest.Milliseconds())
 	}
 	return fmt.Sprintf("%.1f s", longest.Seconds())
+}
+
+// TestForgedDeath: where each packet to a live peer is answered by a forged ICMP error too, a wait
+// for the peer goes on, and is over soon after the peer's true end.
+func TestForgedDeath(t *testing.T) {
+	if !suitetest.InOwnNetwork(t) {
+		return
+	}
+	n := newNetwork(t, 4)
+	for i, tls := range []string{"rc", "ud"} {
+		t.Run(tls, func(t *testing.T) {
+			d := newDeath(t, n, 2*i, tls, "receive")
+			var forgers []*suitetest.Forger
+			for _, port := range udpPorts(t, d.mortal) {
+				n.on(2*i, func() { forgers = append(forgers, suitetest.ForgeICMP(t, port)) })
+			}
+			select {
+			case line := <-d.survivor.lines:
+				t.Fatalf("the wait ended: %s", line)
+			case <-time.After(3 * time.Second):
+			}
+			sent := int32(0)
+			for _, f := range forgers {
+				sent += f.Sent.Load()
+			}
+			require.NotZero(t, sent)
+			after, why := d.noticed(d.kill, 10*time.Second)
+			t.Logf("after %v: %s", after, why)
+			require.Less(t, after, 10*time.Second)
+		})
+	}
+}
+
+// udpPorts lists the UDP ports of a process that is alone on its host.
+func udpPorts(t *testing.T, p *process) (ports []uint16) {
+	b, err := os.ReadFile("/proc/" + pidOf(p) + "/net/udp")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`(?m)^ *\d+: [0-9A-F]{8}:([0-9A-F]{4}) `).FindAllStringSubmatch(string(b), -1) {
+		n, err := strconv.ParseUint(m[1], 16, 16)
+		require.NoError(t, err)
+		ports = append(ports, uint16(n))
+	}
+	require.NotEmpty(t, ports)
+	return ports
 }
 
 // filterICMP lets a host send no ICMP errors.

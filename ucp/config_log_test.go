@@ -22,11 +22,10 @@ func TestConfigurationIsLogged(t *testing.T) {
 	}
 	info, debug := []string{}, []string{}
 	for _, e := range logs.TakeAll() {
-		switch e.Level {
-		case zap.InfoLevel:
-			info = append(info, e.Message)
-		case zap.DebugLevel:
+		if e.Level == zap.DebugLevel {
 			debug = append(debug, e.Message)
+		} else {
+			info = append(info, e.Message)
 		}
 	}
 	require.Equal(t, []string{"ep_cfg[0]: tag(rc/inproc:1) rma(rc/inproc:1) amo(rc/inproc:1) am(rc/inproc:1)"}, info)
@@ -35,10 +34,23 @@ func TestConfigurationIsLogged(t *testing.T) {
 	require.Contains(t, debug, peer+"not used: ud/inproc:1: atomics: has no atomics")
 	require.Regexp(t, peer+`lanes for messages, by estimated time of a small message: rc/inproc:1 \d+ ns, ud/inproc:1 \d+ ns`, strings.Join(debug, "\n"))
 
+	_, err := p.e.UnpackKey(p.m.Key())
+	require.NoError(t, err)
+	debug = debug[:0]
+	for _, e := range logs.TakeAll() {
+		debug = append(debug, e.Message)
+	}
+	peer = "key of worker " + shortID(p.b.t.id) + ": "
+	require.Contains(t, debug, peer+"lane for put and get: rc/inproc:1")
+	require.Contains(t, debug, peer+"lane for atomics: rc/inproc:1")
+
 	p.must(p.e.TagSend([]byte("x"), 1))
 	info = info[:0]
 	for _, e := range logs.FilterLevelExact(zap.InfoLevel).All() {
 		info = append(info, e.Message)
 	}
+	_, err = p.e.UnpackKey(p.m.Key())
+	require.NoError(t, err)
+	require.Equal(t, 1, logs.FilterMessage(peer+"lane for put and get: ud/inproc:1, emulated by messages").Len())
 	require.Contains(t, info, "ep_cfg[1]: tag(ud/inproc:1) rma(ud/inproc:1) amo(ud/inproc:1) am(ud/inproc:1)")
 }

@@ -111,6 +111,7 @@ type epSlot struct {
 	peer   wireup.PeerID
 	state  epState
 	status ucs.Status // OK, or the status with which operations are refused
+	lost   bool       // of a failed endpoint: an operation had no acknowledgement, or was refused since
 }
 
 // epCold is the state that few endpoints have.

@@ -74,7 +74,7 @@ func (e Endpoint) Abort(cause error) {
 	_ = e.closeNow(err, newAbortNotice(cause))
 }
 
-// closeNow completes the requests of e with reason and frees it. notice is for the peer; nil: it
+// closeNow completes the requests of e with reason and frees it. notice is for the peer, if that can read it; nil: it
 // receives none.
 func (e Endpoint) closeNow(reason error, notice *abortNotice) error {
 	w := e.t
@@ -90,6 +90,9 @@ func (e Endpoint) closeNow(reason error, notice *abortNotice) error {
 	}
 	w.lock()
 	if k := w.endpoint(e); k != 0 {
+		if w.peers.Features(w.eps[k].peer)&wireup.FeatureAbort == 0 {
+			notice = nil // the peer gets the cancels of before
+		}
 		hasSent := func(rx *rxConn) bool { return rx != nil && rx.peer == w.eps[k].peer }
 		if notice != nil && w.eps[k].state == epIdle && slices.ContainsFunc(w.rxConns, hasSent) {
 			_ = w.connect(k) // the peer may wait for this endpoint

@@ -58,6 +58,7 @@ func (wi *workerIface) HandleFailure(f uct.Failure) {
 				return
 			}
 			peer := l.peer
+			l.acked = f.Acked
 			w.failPeer(uint32(i), reason)
 			w.dropFromEndpoint(peer)
 			return
@@ -88,6 +89,7 @@ func (w *thread) failPeer(i uint32, reason error) {
 		if h, ok := l.transport().(uct.Handshaker); errors.Is(reason, ErrPeerClosed) && !(ok && h.Connecting()) {
 			continue // it ends by itself
 		}
+		l.acked = errors.Is(reason, ErrPeerClosed) // nothing was sent on it
 		w.cancelLane(uint32(k), reason)
 	}
 }
@@ -122,8 +124,15 @@ func (w *thread) failLane(i uint32, reason error) {
 	superseded := w.laneOf.find(w.lanes, w.lanes[i].peer, w.lanes[i].iface) != i
 	w.laneOf.remove(w.lanes, i)
 	for k := range w.eps {
-		if s := &w.eps[k]; s.lane != 0 && s.peer == l.peer && s.state == epActive && (!superseded || s.lane == i) {
+		s := &w.eps[k]
+		if s.peer != l.peer {
+			continue
+		}
+		if s.lane != 0 && s.state == epActive && (!superseded || s.lane == i) {
 			w.failEndpoint(uint32(k), ucs.PeerFailed, reason)
+		}
+		if s.state == epFailed && w.loses(uint32(k), i) {
+			s.lost = true
 		}
 	}
 	w.failTiedRecvs()
@@ -267,7 +276,10 @@ func (w *thread) endReported(i uint32) {
 		case s.Lane != i:
 			w.unreported = append(w.unreported, id)
 		default:
-			w.complete(k, s.Status)
+			if s.Op != request.Flush {
+				w.eps[s.EP].lost = true
+			}
+			w.complete(k, w.flushStatus(k, s.Status))
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package ucp
 
 import (
+	"errors"
+	"slices"
+
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -43,10 +46,10 @@ func (e Endpoint) Flush() Request {
 	if k == 0 {
 		return w.refuse(request.Flush, e, ucs.Closed)
 	}
-	if st := w.eps[k].status; st != ucs.OK {
-		return w.refuse(request.Flush, e, st)
-	}
-	if w.eps[k].lane == 0 {
+	switch s := &w.eps[k]; {
+	case s.status != ucs.OK && !w.flushable(k):
+		return w.refuse(request.Flush, e, s.status)
+	case s.lane == 0 && s.state != epFailed:
 		return Request{} // no operation was posted on it
 	}
 	f := flush{w: w, ep: k}
@@ -68,7 +71,8 @@ func (w *Worker) Flush() Request {
 	}
 	f := flush{w: &w.t}
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && !l.drainsPending() {
+		l := &w.t.lanes[i]
+		if l.ep != nil && !l.drainsPending() && !(l.state == laneFailed && w.t.coversAcked(uint32(i), 0)) {
 			f.addLane(uint32(i))
 		}
 	}
@@ -345,6 +349,69 @@ func (w *thread) completeUnacked(lane uint32, st ucs.Status) {
 		if w.slab.Slots[i].Op == request.Flush {
 			w.unlinkFlush(i)
 		}
-		w.end(i, st)
+		w.end(i, w.flushStatus(i, st))
 	}
+}
+
+// A flush succeeds although the lane has failed, if the peer has closed in order and had acknowledged
+// before all that the flush covers. So a program that ends its work, and then flushes, gets no error
+// from a peer that has left in the meantime.
+//
+// epSlot.lost holds what makes it fail: an operation of the endpoint that was in progress when the
+// lane failed, or that was posted later; an operation of the lane that the transport had accepted
+// without an acknowledgement, whatever endpoint it was of. Operations in thread.unreported are in
+// the order of posting, so those behind a flush do not fail it.
+
+// loses reports whether an operation of endpoint k on lane i, which has failed, has no
+// acknowledgement. Those in thread.unreported do not count.
+func (w *thread) loses(k, i uint32) bool {
+	l := &w.lanes[i]
+	if !l.acked || l.emul != nil && (l.emul.posted > l.emul.flushed || l.emul.handled < l.emul.sent) {
+		return true
+	}
+	for n := range w.slab.Slots {
+		s := &w.slab.Slots[n]
+		if s.State == request.StateLive && s.EP == k && s.Lane == i && s.Op != request.Flush && s.Op != request.Fence &&
+			!slices.Contains(w.unreported, w.slab.ID(uint32(n))) {
+			return true
+		}
+	}
+	return false
+}
+
+// flushable reports whether a flush of endpoint k succeeds although the endpoint has failed.
+func (w *thread) flushable(k uint32) bool {
+	c := w.cold[k]
+	return w.eps[k].state == epFailed && !w.eps[k].lost && c != nil && errors.Is(c.err, ErrPeerClosed)
+}
+
+// coversAcked reports whether a flush of endpoint k covers nothing on lane i, which has failed, that
+// is not acknowledged. k 0: of all endpoints.
+func (w *thread) coversAcked(i, k uint32) bool {
+	l := &w.lanes[i]
+	if !errors.Is(l.err, ErrPeerClosed) {
+		return false
+	}
+	if k != 0 {
+		return w.flushable(k) || w.eps[k].state == epActive && l.acked
+	}
+	failed := false
+	for o := range w.eps {
+		if s := &w.eps[o]; s.state == epFailed && s.peer == l.peer {
+			if failed = true; !w.flushable(uint32(o)) {
+				return false
+			}
+		}
+	}
+	return failed || l.acked
+}
+
+// flushStatus returns the status with which the operation in slot i completes that would complete
+// with st: OK if it is a flush that covers only acknowledged operations.
+func (w *thread) flushStatus(i uint32, st ucs.Status) ucs.Status {
+	s := &w.slab.Slots[i]
+	if st == ucs.PeerFailed && s.Op == request.Flush && w.lanes[s.Lane].state == laneFailed && w.coversAcked(s.Lane, s.EP) {
+		return ucs.OK
+	}
+	return st
 }

@@ -33,6 +33,7 @@ type lane struct {
 	err           error  // why it failed
 
 	closeFlushed   bool          // the worker is closing and has posted the lane's flush
+	acked          bool          // it failed, and the peer had acknowledged what the transport had accepted
 	fenced         bool          // a fence was posted; it also orders operations on lanes opened later
 	pendingControl request.Chain // control messages that got NoResource
 
@@ -312,7 +313,7 @@ func (w *thread) purgeLane(i uint32, st ucs.Status) {
 	w.failEmulOps(i, st)
 	w.lanes[i].ep.PendingPurge(func(t uct.Token) {
 		if k := w.slab.Find(uint64(t)); k != 0 && w.slab.Slots[k].State == request.StateLive {
-			w.end(k, st)
+			w.end(k, w.flushStatus(k, st))
 		}
 	})
 }

@@ -81,3 +81,45 @@ func TestProtocolsOfNothing(t *testing.T) {
 	require.NoError(t, p.k.Close())
 	require.Equal(t, p.e.Protocols(nil), p.e.Protocols(p.k))
 }
+
+// What Protocols says holds: a message or transfer of the lengths at which a range begins and ends
+// is counted as what its protocol counts.
+func TestProtocolsHold(t *testing.T) {
+	p := newIdlePairOver(t, poor(soft.Config{})[:1], 1<<17, "UCX_RNDV_THRESH=10000")
+	require.NoError(t, p.b.HandleAM(1, func(*AM) {}))
+	counts := map[string]int{"egr/multi": cntFragmented, "rndv": cntRndvSent, "zcopy": cntZcopy}
+	count := func() (all [3]uint64) {
+		for i, name := range []string{"egr/multi", "rndv", "zcopy"} {
+			all[i] = p.a.t.count.Value(counts[name])
+		}
+		return all
+	}
+	buf := make([]byte, 1<<17)
+	for _, r := range p.e.Protocols(p.k) {
+		for _, n := range []uint64{max(r.Min, 1), min(r.Max, uint64(len(buf)))} {
+			before := count()
+			b := buf[:n]
+			switch r.Op {
+			case "tag_send", "tag_send_sync":
+				got := p.b.TagRecv(make([]byte, n), 5, ^Tag(0))
+				if r.Op == "tag_send" {
+					p.must(p.e.TagSend(b, 5))
+				} else {
+					p.must(p.e.TagSendSync(b, 5))
+				}
+				p.until(got.Done)
+			case "am_send":
+				p.must(p.e.AMSend(1, nil, b))
+			case "put":
+				p.must(p.k.Put(b, 0))
+			case "get":
+				p.must(p.k.Get(b, 0))
+			}
+			p.must(p.e.Flush())
+			after := count()
+			for i, name := range []string{"egr/multi", "rndv", "zcopy"} {
+				require.Equal(t, r.Protocol == name, after[i] > before[i], "%s of %d bytes, %s: counted as %s?", r.Op, n, r.Protocol, name)
+			}
+		}
+	}
+}

@@ -157,6 +157,7 @@ func (r *keyResolver) attach(k *RemoteKey) error {
 	}
 	w.cold.own(slot, k)
 	r.release(k)
+	r.log(k)
 	k.openFast()
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 
+	"go.uber.org/zap/zapcore"
+
 	"github.com/goucx/goucx/ucp/internal/keycodec"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
@@ -19,6 +21,7 @@ type keyResolver struct {
 	view    wireup.View
 	ranked  wireup.Plan
 	refused []uct.Refusal
+	ranking int // how many of refused the ranking refused
 	errs    []error
 	lanes   map[[2]int]*keyLane // unpacked keys by iface and entry of the peer's address; nil: not possible
 }
@@ -41,6 +44,7 @@ func (r *keyResolver) plan(e Endpoint) error {
 		return w.reason(slot, st)
 	}
 	r.ranked, r.refused = w.rankLanes(w.eps[slot].peer, r.view, wireup.ForRMA, wireup.ForAMO, wireup.ForAM)
+	r.ranking = len(r.refused)
 	return nil
 }
 
@@ -204,6 +208,28 @@ func (r *keyResolver) lacksAMO(l *keyLane) string {
 func (r *keyResolver) refuse(port int, reason string) {
 	i := r.w.ifaces[port].info
 	r.refused = append(r.refused, uct.Refusal{Transport: i.Transport, Device: i.Device, Reason: reason})
+}
+
+// log logs at level debug which lanes carry the operations of k, and why others do not.
+func (r *keyResolver) log(k *RemoteKey) {
+	log := r.w.ctx.log
+	if !log.Core().Enabled(zapcore.DebugLevel) {
+		return
+	}
+	name := shortID(r.view.Worker)
+	for p, l := range map[wireup.Purpose]*keyLane{wireup.ForRMA: k.rma, wireup.ForAMO: k.atomic} {
+		by := "none"
+		if l != nil {
+			by = r.w.laneName(l.lane)
+		}
+		if l != nil && l.emulOnly {
+			by += ", emulated by messages"
+		}
+		log.Debug(fmt.Sprintf("key of worker %s: lane for %v: %s", name, p, by))
+	}
+	for _, why := range r.refused[r.ranking:] {
+		log.Debug(fmt.Sprintf("key of worker %s: not used: %s", name, why))
+	}
 }
 
 // reason returns the error for a key that no transport resolves. If a transport's error has

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"hash/crc32"
+	"io"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft"
+	"github.com/goucx/goucx/wireup"
 )
 
 // patched returns an address or a key of another version, or with other feature bits.
@@ -29,6 +31,52 @@ func patched(b []byte, version, features byte) []byte {
 	sum := len(b) - 4
 	binary.LittleEndian.PutUint32(b[sum:], crc32.Checksum(b[:sum], crc32.MakeTable(crc32.Castagnoli)))
 	return b
+}
+
+// A worker that does not know the abort message gets the cancel of its message, and no other
+// endpoint of it fails.
+func TestAbortOfWorkerWithoutIt(t *testing.T) {
+	for name, knows := range map[string]bool{"knows it": true, "does not": false} {
+		t.Run(name, func(t *testing.T) {
+			ps := []uct.Component{shm.Component()}
+			x, err := Open(Config{Providers: ps})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, x.Close()) }()
+			a, err := x.NewWorker(WorkerConfig{Mode: ThreadSingle})
+			require.NoError(t, err)
+			b, err := x.NewWorker(WorkerConfig{Mode: ThreadSingle})
+			require.NoError(t, err)
+			require.EqualValues(t, wireup.FeatureAbort, b.t.address[5])
+			if !knows {
+				b.t.address[5] = 0
+				b.t.address = patched(b.t.address, 0, 0)
+			}
+			e, err := a.NewEndpoint(b.t.address, EndpointConfig{})
+			require.NoError(t, err)
+			_ = e.TagSend(make([]byte, 1<<20), 1) // announced
+			for i := 0; b.t.matching.unexpQueue.Len() == 0; i++ {
+				require.Less(t, i, 1_000_000)
+				a.Progress()
+				b.Progress()
+			}
+			e.Abort(io.ErrUnexpectedEOF)
+			r := b.TagRecv(make([]byte, 1<<20), 1, ^Tag(0))
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for !r.Done() && ctx.Err() == nil {
+				a.Progress()
+				b.Progress()
+			}
+			_, err = r.Wait(ctx)
+			if knows {
+				require.ErrorIs(t, err, ErrPeerFailed)
+				require.ErrorContains(t, err, io.ErrUnexpectedEOF.Error())
+			} else {
+				require.ErrorIs(t, err, ErrCanceled)
+			}
+			require.Zero(t, b.t.count.Value(cntProtocolError))
+		})
+	}
 }
 
 // A worker of another version is refused, with both versions named; so is one that requires

@@ -142,7 +142,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	}
 	w.eager = rowConnect.Get(x.settings) == "eager"
 	w.t.owner.cores = runtime.GOMAXPROCS(0)
-	view := wireup.View{Host: platform.HostID(), Process: x.id.Process, Context: x.id.Context, Worker: id}
+	view := wireup.View{Host: platform.HostID(), Process: x.id.Process, Context: x.id.Context, Worker: id, Features: wireup.FeatureAbort}
 	a, refused, err := wireup.Build(view, w.t.locals)
 	w.t.address = a
 	w.t.refused = append(w.t.refused, refused...)

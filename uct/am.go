@@ -50,6 +50,9 @@ type Failure struct {
 	// connection, and the operations waiting on Endpoint may use another one. Until this report
 	// Endpoint has returned ucs.NoResource.
 	NeverConnected bool
+	// Acked, with a nil Err: the peer had acknowledged every operation that Endpoint accepted, before
+	// it closed. Pending tokens are not accepted.
+	Acked bool
 }
 
 // Handler receives an iface's callbacks. Progress makes all of them.

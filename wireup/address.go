@@ -33,7 +33,11 @@ const (
 )
 
 // addressFormat is the format of worker addresses, and of all messages of package ucp.
-var addressFormat = protocol.Format{Name: "worker address", Version: 2}
+var addressFormat = protocol.Format{Name: "worker address", Version: 2, Features: [8]string{4: "abort"}}
+
+// FeatureAbort is an optional feature bit of a worker address: the worker reads the messages by which
+// a peer aborts an endpoint.
+const FeatureAbort protocol.Features = 1 << 4
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 

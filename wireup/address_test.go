@@ -223,7 +223,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(addressMagic), true)
 	f.Fuzz(func(t *testing.T, b []byte, repair bool) {
 		if repair && len(b) >= headerLen+crcLen && len(b) <= MaxAddress {
-			copy(b, addressMagic+"\x02\x00")
+			copy(b, addressMagic+"\x02")
 			b = seal(b)
 		}
 		v, err := Parse(b)

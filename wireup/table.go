@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -113,6 +114,11 @@ func (t *Table) View(p PeerID) View {
 	s := t.at(p)
 	tmpl := t.templates[s.template]
 	return tmpl.view(t.slab.at(s.place, tmpl.perPeer))
+}
+
+// Features returns the feature bits of p's address.
+func (t *Table) Features(p PeerID) protocol.Features {
+	return protocol.Features(t.templates[t.at(p).template].key[featuresAt])
 }
 
 // UUID returns the worker UUID of p.

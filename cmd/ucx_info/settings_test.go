@@ -178,8 +178,14 @@ func TestConfigByItsDetails(t *testing.T) {
 // Values are spelled as UCX spells them, whatever way they were given.
 func TestConfigInUCXsSpelling(t *testing.T) {
 	for _, kv := range [][2]string{
-		{"UCX_LOG_LEVEL", "error"}, {"UCX_RNDV_THRESH", "1024"}, {"UCX_UD_TIMEOUT", "30"}, {"UCX_SPIN_TIME", "inf"}, {"UCX_STRICT", "yes"}, {"UCX_SHM_RING_SIZE", "1mb"},
-		{"UCX_ZCOPY_THRESH", "AUTO"}, {"UCX_SLOW_EVENT_INTERVAL", "0"},
+		{"UCX_LOG_LEVEL", "error"},
+		{"UCX_RNDV_THRESH", "1024"},
+		{"UCX_UD_TIMEOUT", "30"},
+		{"UCX_SPIN_TIME", "inf"},
+		{"UCX_STRICT", "yes"},
+		{"UCX_SHM_RING_SIZE", "1mb"},
+		{"UCX_ZCOPY_THRESH", "AUTO"},
+		{"UCX_SLOW_EVENT_INTERVAL", "0"},
 	} {
 		t.Setenv(kv[0], kv[1])
 	}

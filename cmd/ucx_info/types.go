@@ -76,8 +76,8 @@ func (f typeFinder) find(typ reflect.Type) {
 	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Chan:
 		f.find(typ.Elem())
 	case reflect.Struct:
-		for i := range typ.NumField() {
-			f.find(typ.Field(i).Type)
+		for field := range typ.Fields() {
+			f.find(field.Type)
 		}
 	default: // holds no structure
 	}

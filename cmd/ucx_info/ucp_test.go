@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/cmdline"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/uct"
@@ -340,7 +341,7 @@ func TestVersionOfBuilds(t *testing.T) {
 		"without a stamp":    {debug.BuildInfo{}, "(devel)", "<unknown>", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := versionOf(&c.info)
+			v := cmdline.BuildOf(&c.info)
 			assert.Equal(t, c.version, v.Version)
 			assert.Equal(t, c.revision, v.Revision)
 			assert.Equal(t, c.modified, v.Modified)

@@ -12,7 +12,7 @@ var groups = []group{
 			value: func(o *options) pflag.Value { return testValue(&o.Test) },
 		},
 		{letter: "s", long: "size", arg: "<size>", test: true, help: []string{
-			"list of scatter-gather sizes for single message (8)", `for example: "-s 16,48,8192:2,14"`,
+			"list of scatter-gather sizes for single message (8)", `for example: "-s 16,48,8k:2,14"`,
 		}, value: func(o *options) pflag.Value { return sizesValue(&o.Sizes) }},
 		{letter: "m", long: "memory", arg: "<send mem type>[,<recv mem type>]", test: true, help: []string{
 			"memory type of message for sender and receiver (host)", "    host - System memory",
@@ -36,7 +36,7 @@ var groups = []group{
 		}, value: func(o *options) pflag.Value { return intValue(&o.Window) }},
 		{
 			letter: "i", long: "stride", arg: "<offset>", test: true, help: []string{"distance between consecutive scatter-gather entries (0)"},
-			value: func(o *options) pflag.Value { return int64Value(&o.Stride) },
+			value: func(o *options) pflag.Value { return lengthValue(&o.Stride) },
 		},
 		{letter: "l", long: "loopback", help: []string{
 			"use loopback connection", "in this case, the process will communicate with itself,",
@@ -87,6 +87,10 @@ var groups = []group{
 		{
 			letter: "P", long: "mpi", arg: "<0|1>", help: []string{"use MPI to find the other side"},
 			value: func(*options) pflag.Value { return onlyValue("0", "1", noMPI, false) },
+		},
+		{
+			long: "version", help: []string{"show the version and the revision of this program"},
+			value: func(o *options) pflag.Value { return boolValue(&o.version) },
 		},
 		{
 			letter: "h", long: "help", help: []string{"show this help message"},
@@ -163,7 +167,7 @@ var groups = []group{
 			letter: "H", long: "header", arg: "<size>", test: true, help: []string{
 				"active message header size (8), included in message size;", "of UCP tests (0), not included",
 			},
-			value: func(o *options) pflag.Value { return headerValue(&o.AMHeader) },
+			value: func(o *options) pflag.Value { return lengthValue(&o.AMHeader) },
 		},
 		{letter: "A", long: "async", arg: "<mode>", test: true, help: []string{
 			"asynchronous progress mode (thread_spinlock)",

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/perf/report"
 	"github.com/goucx/goucx/perf/rte"
@@ -32,6 +33,7 @@ type options struct {
 	plot      string // the file of --plot
 	quiet     bool
 	help      bool
+	version   bool
 	given     []string // letters or long names of the test options that were set
 	onlyTests bool     // a line of a batch file: test options only
 }
@@ -144,8 +146,21 @@ func (o *options) joinErrorMode(args []string) []string {
 	return joined
 }
 
-// nameOption returns err with the option's own name and value in front of its reason.
+// nameOption returns err with the option's own name and value in front of its reason, or with the
+// nearest name of an unknown one.
 func nameOption(err error) error {
+	if u, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var names []string
+		for _, g := range groups {
+			for _, r := range g.rows {
+				names = append(names, r.long)
+			}
+		}
+		if n := config.Nearest(u.GetSpecifiedName(), names); n != "" && u.GetSpecifiedShortnames() == "" {
+			return fmt.Errorf("%w; did you mean --%s?", err, n)
+		}
+		return err
+	}
 	e, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {
 		return err

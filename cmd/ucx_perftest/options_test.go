@@ -16,12 +16,15 @@ import (
 
 func TestParse(t *testing.T) {
 	for args, want := range map[string]func(o *options){
-		"":                          func(*options) {},
-		"node1":                     func(o *options) { o.host = "node1" },
-		"node1 -t tag_lat":          func(o *options) { o.host, o.Test = "node1", "tag_lat" },
-		"-t am_bw node1 -s 64":      func(o *options) { o.host, o.Test, o.Sizes = "node1", "am_bw", []int64{64} },
-		"-ttag_lat -n5 -w7":         func(o *options) { o.Test, o.Iterations, o.Warmup = "tag_lat", 5, 7 },
-		"-s 16,48,8192:3,14":        func(o *options) { o.Sizes = []int64{16, 48, 8192, 8192, 8192, 14} },
+		"":                     func(*options) {},
+		"node1":                func(o *options) { o.host = "node1" },
+		"node1 -t tag_lat":     func(o *options) { o.host, o.Test = "node1", "tag_lat" },
+		"-t am_bw node1 -s 64": func(o *options) { o.host, o.Test, o.Sizes = "node1", "am_bw", []int64{64} },
+		"-ttag_lat -n5 -w7":    func(o *options) { o.Test, o.Iterations, o.Warmup = "tag_lat", 5, 7 },
+		"-s 16,48,8192:3,14":   func(o *options) { o.Sizes = []int64{16, 48, 8192, 8192, 8192, 14} },
+		"-s 8k,1KiB:2 -i 0x800 -H 1k": func(o *options) {
+			o.Sizes, o.Stride, o.AMHeader = []int64{8192, 1024, 1024}, 2048, 1024
+		},
 		"-c 0,2-4 -p 99 -6":         func(o *options) { o.cpus, o.port, o.ipv6 = []int{0, 2, 3, 4}, 99, true },
 		"-O 4 -i 128 -R 99.9 -W 63": func(o *options) { o.Window, o.Stride, o.Rank, o.AMWindow = 4, 128, 99.9, 63 },
 		"-NfvX": func(o *options) {
@@ -64,14 +67,17 @@ func allFlags(p *perf.Params) {
 func TestParseErrors(t *testing.T) {
 	for args, want := range map[string]string{
 		"-t foo":                  `unknown test "foo"; known are am_lat`,
-		"-Q":                      "unknown shorthand flag",
-		"--nonsense":              "unknown flag",
-		"-s abc":                  `size "abc": invalid syntax`,
+		"-t tag_la":               `unknown test "tag_la"; did you mean tag_lat?`,
+		"--tst tag_lat":           "unknown flag: --tst; did you mean --test?",
+		"--stamp-eech":            "did you mean --stamp-each?",
+		"-Q":                      "unknown shorthand flag: 'Q' in -Q",
+		"--nonsense":              "unknown flag: --nonsense",
+		"-s abc":                  `size "abc": not understood: want bytes`,
 		"-s 1,,2":                 `size ""`,
 		"-s 8:0":                  "a count is 1-4096",
 		"-s 8:4096,8":             "more than 4096 sizes",
 		"-s 8:999999999":          "a count is 1-4096",
-		"-s 99999999999999999999": "value out of range",
+		"-s 99999999999999999999": "too large",
 		"-n abc":                  "invalid syntax",
 		"-n":                      "flag needs an argument",
 		"-R 200":                  "a percentile rank is 0-100",
@@ -86,7 +92,7 @@ func TestParseErrors(t *testing.T) {
 		"-m host,cuda":            `-m "host,cuda": not supported: goucx has host memory only; supported is host`,
 		"--error-handling=x":      "known are none peer failover",
 		"-e peer a b":             `unexpected "b" after`,
-		"-H -1":                   "a length is at least 0",
+		"-H -1":                   "want bytes, as 4096, 4k or 0x1000",
 		"-T 2:64":                 `-T "2:64": blocks "64": not supported: goucx has no GPU`,
 		"-T x":                    "invalid syntax",
 		"-E nap":                  "known are poll sleep",
@@ -182,4 +188,11 @@ func TestDifferences(t *testing.T) {
 	client.Test = "put_bw"
 	assert.Equal(t, []string{"-t is tag_lat here and put_bw there", "-s is 64 here and 8 there"}, server.differences(client))
 	assert.Empty(t, newOptions().differences(client))
+}
+
+func TestVersion(t *testing.T) {
+	out, errs, err := command("--version")
+	require.NoError(t, err)
+	assert.Empty(t, errs)
+	assert.Regexp(t, `^ucx_perftest of goucx \S+, revision .+, go\S+ \w+/\w+\n$`, out)
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"runtime"
-	"runtime/debug"
 	"slices"
 
+	"github.com/goucx/goucx/internal/cmdline"
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -37,6 +37,11 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	}
 	if o.help {
 		return writeUsage(stdout, newOptions())
+	}
+	if o.version {
+		v := cmdline.BuildOf(cmdline.Info())
+		_, err := fmt.Fprintf(stdout, "ucx_perftest of goucx %s, revision %s, %s %s\n", v.Version, v.ShortRevision(), v.Go, v.Platform)
+		return err
 	}
 	if err := o.checkForm(); err != nil {
 		return err
@@ -117,12 +122,4 @@ func pin(cpus []int) error {
 		}
 	}
 	return nil
-}
-
-// version returns the module's version, which is shown to the other side.
-func version() string {
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
-	}
-	return "(unknown)"
 }

@@ -187,10 +187,15 @@ func TestForms(t *testing.T) {
 		out, errs, err := command("-l", "-t", "tag_bw", "-n", "1000", "--percentiles")
 		require.NoError(t, err)
 		assert.Regexp(t, `Percentiles \(usec\): p50 .* \(means of 64 messages; 15 samples\)`, out)
-		assert.Contains(t, errs, "tag_bw is stamped at every 64th message")
-		_, errs, err = command("-l", "-t", "tag_bw", "-n", "1000", "--stamp-each")
+		assert.Empty(t, errs, "stderr is no terminal")
+		_, errs, err = command("-l", "-t", "tag_bw", "-n", "1000", "-v")
 		require.NoError(t, err)
-		assert.Empty(t, errs)
+		assert.Contains(t, errs, "tag_bw is stamped at every 64th message")
+		for _, more := range []string{"--stamp-each", "-q"} {
+			_, errs, err = command("-l", "-t", "tag_bw", "-n", "1000", "-v", more)
+			require.NoError(t, err)
+			assert.Empty(t, errs)
+		}
 		assert.NotContains(t, out, "\r", "no progress line where stdout is no terminal")
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/goucx/goucx/internal/cmdline"
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/perf/report"
 	"github.com/goucx/goucx/perf/rte"
@@ -59,7 +60,7 @@ func (s *session) rte() rte.Config {
 	if err != nil {
 		host = "unknown host"
 	}
-	return rte.Config{Port: s.port, IPv6: s.ipv6, Timeout: s.wait, Own: rte.Identity{Version: version(), Host: host, PID: os.Getpid()}}
+	return rte.Config{Port: s.port, IPv6: s.ipv6, Timeout: s.wait, Own: rte.Identity{Version: cmdline.BuildOf(cmdline.Info()).Version, Host: host, PID: os.Getpid()}}
 }
 
 // header returns the header above this session's results.
@@ -75,9 +76,8 @@ func header(o opening, box, results bool) report.Header {
 // terminal.
 func (s *session) form() report.Form {
 	f := report.New(s.stdout, s.style)
-	file, ok := s.stdout.(*os.File)
-	if ok && term.IsTerminal(int(file.Fd())) && !s.style.CSV && !s.style.JSON {
-		f = report.WithProgress(f, file)
+	if isTerminal(s.stdout) && !s.style.CSV && !s.style.JSON {
+		f = report.WithProgress(f, s.stdout)
 	}
 	if s.picture != nil {
 		f = s.picture.form(f)
@@ -85,9 +85,14 @@ func (s *session) form() report.Form {
 	return f
 }
 
-// notes prints on stderr what the figures of stream tests mean.
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// notes prints on stderr what the figures of stream tests mean: beside CSV, and to people.
 func (s *session) notes() {
-	if s.quiet || s.style.JSON {
+	if s.quiet || s.style.JSON || !s.style.CSV && !isTerminal(s.stderr) {
 		return
 	}
 	for _, r := range s.plan.runs() {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/ucs/cpu"
 )
@@ -110,19 +111,19 @@ func int64Value(p *int64) pflag.Value { return parsed(p, formatInt64, parseInt64
 func formatInt64(n int64) string         { return strconv.FormatInt(n, 10) }
 func parseInt64(s string) (int64, error) { return strconv.ParseInt(s, 10, 64) }
 
-func intValue(p *int) pflag.Value { return parsed(p, strconv.Itoa, strconv.Atoi) }
+// lengthValue is a length in bytes, with or without a suffix.
+func lengthValue(p *int64) pflag.Value { return parsed(p, formatInt64, parseLength) }
 
-// headerValue is the length of an active message's header. A negative value is the test's default,
-// which the command line cannot specify.
-func headerValue(p *int64) pflag.Value {
-	return parsed(p, formatInt64, func(s string) (int64, error) {
-		n, err := parseInt64(s)
-		if err == nil && n < 0 {
-			err = errors.New("a length is at least 0")
-		}
-		return n, err
-	})
+// parseLength parses "4096", "4k", "4KiB" or "0x1000".
+func parseLength(s string) (int64, error) {
+	n, err := config.Size(0, 1<<62).Parse(s)
+	if err != nil {
+		return 0, fmt.Errorf("%w: want bytes, as 4096, 4k or 0x1000", err)
+	}
+	return int64(n), nil
 }
+
+func intValue(p *int) pflag.Value { return parsed(p, strconv.Itoa, strconv.Atoi) }
 
 // threadsValue rejects 0, which perf treats as unset. A number of a GPU's blocks may follow.
 func threadsValue(p *int) pflag.Value {
@@ -231,7 +232,7 @@ func layoutValue(p *perf.Layout) pflag.Value {
 // maxPieces bounds a list before it is created; perf has its own limit.
 const maxPieces = 4096
 
-// sizesValue is a list of sizes, each of which may be repeated: "16,8192:4".
+// sizesValue is a list of sizes, each of which may be repeated: "16,8k:4".
 func sizesValue(p *[]int64) pflag.Value {
 	format := func(list []int64) string {
 		var words []string
@@ -244,9 +245,9 @@ func sizesValue(p *[]int64) pflag.Value {
 		var list []int64
 		for item := range strings.SplitSeq(s, ",") {
 			size, times, repeated := strings.Cut(item, ":")
-			n, err := parseInt64(size)
-			if e, ok := errors.AsType[*strconv.NumError](err); ok {
-				return fmt.Errorf("size %q: %w", size, e.Err)
+			n, err := parseLength(size)
+			if err != nil {
+				return fmt.Errorf("size %q: %w", size, err)
 			}
 			count := 1
 			if repeated {

@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/goucx/goucx/internal/cmdline"
 	"github.com/goucx/goucx/perf/report"
 )
 
@@ -57,7 +57,8 @@ func run(args []string, stdin io.Reader, stdout io.Writer) error {
 		return err
 	}
 	if *showVersion {
-		_, err := fmt.Fprintln(stdout, "ucx_plot", version())
+		v := cmdline.BuildOf(cmdline.Info())
+		_, err := fmt.Fprintf(stdout, "ucx_plot of goucx %s, revision %s, %s %s\n", v.Version, v.ShortRevision(), v.Go, v.Platform)
 		return err
 	}
 	if *output != "-" && filepath.Ext(*output) != ".svg" {
@@ -124,12 +125,4 @@ func inputName(name string) string {
 		return "stdin"
 	}
 	return name
-}
-
-// version returns the module's version from the build information.
-func version() string {
-	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
-		return b.Main.Version
-	}
-	return "(unknown)"
 }

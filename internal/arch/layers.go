@@ -223,7 +223,7 @@ var Layers = []Layer{
 
 	{
 		"cmd/ucx_plot",
-		[]string{"perf", "perf/report"},
+		[]string{"perf", "perf/report", "internal/cmdline"},
 		[]string{pflag, gonumPlot},
 		"it draws results and measures nothing; its module keeps gonum/plot out of goucx's",
 	},

@@ -9,6 +9,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/perf"
 )
 
 func TestRowShape(t *testing.T) {
@@ -41,14 +43,14 @@ func TestSplitOutput(t *testing.T) {
 		serverBox("Waiting for connection...\nAccepted connection from 127.0.0.1:57564\n| API:   x   |\n"))
 }
 
-func TestComparable(t *testing.T) {
+func TestCommonOutput(t *testing.T) {
 	frame := "+" + strings.Repeat("-", 106) + "+\n"
 	columns := "+--------------+-----+\n| a |\n"
-	assert.Equal(t, columns, comparable(frame+"| Transport:    shm/memory  |\n"+columns))
-	assert.Equal(t, frame, comparable(frame+"| Transport:    shm/memory  |\n"+frame), "a server with a batch")
+	assert.Equal(t, columns, commonOutput(frame+"| Transport:    shm/memory  |\n"+columns))
+	assert.Equal(t, frame, commonOutput(frame+"| Transport:    shm/memory  |\n"+frame), "a server with a batch")
 	box := frame + "| API: x |\n| Transport:    shm/memory  |\n" + frame
-	assert.Equal(t, frame+"| API: x |\n"+frame, comparable(box))
-	assert.Equal(t, "a\nb\n", comparable("a\n[1795.150540] [vm:3:0] libperf.c:519 UCX ERROR x\nb\n"))
+	assert.Equal(t, frame+"| API: x |\n"+frame, commonOutput(box))
+	assert.Equal(t, "a\nb\n", commonOutput("a\n[1795.150540] [vm:3:0] libperf.c:519 UCX ERROR x\nb\n"))
 }
 
 func TestDiffer(t *testing.T) {
@@ -88,6 +90,26 @@ func TestVerdict(t *testing.T) {
 	require.ErrorContains(t, verdict([]result{compared(other, fails, silent)}), "not listed")
 	assert.Contains(t, compared(other, fails, silent).faults()[0], "0 lines on stderr")
 	assert.Contains(t, compared(other, good, fails).faults()[0], "-s 8: the exit status differs")
+}
+
+// The lines have every letter of both releases and every test of the tables.
+//
+// Source: the getopt strings of UCX 1.13's perftest; the current release's -h.
+func TestLinesAreComplete(t *testing.T) {
+	words := map[string]bool{"-p": true, "-b": true} // of each line, and of each batch line
+	for _, l := range allLines() {
+		for _, w := range l.args {
+			words[w] = true
+		}
+	}
+	for _, letter := range "tsmnwcOiloBbRp6PhNfvqXdxDWHATMCUrIeEyzVKaLFYgG" {
+		assert.True(t, words["-"+string(letter)], "-%c", letter)
+	}
+	for _, row := range perf.Tests() {
+		if row.API != perf.Verbs {
+			assert.True(t, words[row.Name], row.Name)
+		}
+	}
 }
 
 // Each known difference is one of a line, and its reason stands in the document.

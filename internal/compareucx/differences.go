@@ -21,7 +21,7 @@ var differences = []*difference{
 	is("memory -t (am|put)_lat -D zcopy", kindStatus, "zcopy over `posix`", "goucx's shm sends without a copy; UCX's has cma for this"),
 	is("posix.*\\[.*-D zcopy", kindRows, "zcopy over `posix` in a batch", "goucx's shm sends without a copy; UCX's has cma for this"),
 	is("-t get_bw| -y$| -V$| -X$|-a host|-L thread", kindStatus, "`get_bw -y -V -X -a -L`", "came to UCX after 1.13"),
-	is("-s 8k$", kindStatus, "`-s 8k`", "UCX reads 8"),
+	is("-s 8k$", kindBox, "`-s 8k`", "UCX reads 8"),
 	is("-f -I$", kindRows, "`-I` on the command line", "1.13 means the extra information that is `-X` today; in batch files, and here, it is wakeup"),
 	is("-P 0$", kindServer, "`-P 0`", "UCX without MPI prints its help", kindRows, kindColumns, kindBox),
 	is("^-h$", kindColumns, "`-h`", "goucx has options and tests of its own"),

@@ -58,10 +58,10 @@ func allLines() []line {
 			lines = append(lines, line{group: group, args: strings.Fields("-v -f -n 20 -w 2 " + t)})
 		}
 	}
-	for _, t := range strings.Fields(uctTests) {
+	for t := range strings.FieldsSeq(uctTests) {
 		add(groupTests, uct+"-t "+t, uct+"-D bcopy -t "+t)
 	}
-	for _, t := range strings.Fields(ucpTests) {
+	for t := range strings.FieldsSeq(ucpTests) {
 		add(groupTests, "-t "+t, "-s 4 -t "+t, "-s 100000 -t "+t)
 	}
 	add(groupOptions, uctOptions()...)
@@ -123,20 +123,20 @@ func batchLines() []line {
 	for _, sizes := range []string{"512,512", "4096,4096", "3000,3000,8192,8192"} {
 		add(groupSizes, "-t tag_bw -D iov,contig", "pieces -s "+sizes+" -n 20 -i 8192")
 	}
-	for _, t := range strings.Fields("put_bw put_lat am_lat am_bw") {
-		for _, layout := range strings.Fields("short shortiov bcopy zcopy") {
+	for t := range strings.FieldsSeq("put_bw put_lat am_lat am_bw") {
+		for layout := range strings.FieldsSeq("short shortiov bcopy zcopy") {
 			if layout != "shortiov" || t[0] == 'a' {
 				add(groupTypes, uct+"-n 20", "type -t "+t+" -D "+layout)
 			}
 		}
 	}
-	for _, t := range strings.Fields("get,-D,bcopy get,-D,zcopy add_lat add_mr fadd swap cswap") {
+	for t := range strings.FieldsSeq("get,-D,bcopy get,-D,zcopy add_lat add_mr fadd swap cswap") {
 		add(groupTypes, uct+"-n 20", "type -t "+strings.ReplaceAll(t, ",", " "))
 	}
 	for _, t := range ucpTypes() {
 		add(groupTypes, "-n 20", "type "+t)
 	}
-	for _, tl := range strings.Fields("rc_verbs rc_mlx5") {
+	for tl := range strings.FieldsSeq("rc_verbs rc_mlx5") {
 		add(groupTypes, "-n 20 -t am_lat -d mlx5_0:1", "transport -x "+tl)
 	}
 	ab := "a -t tag_lat\nb -t ucp_put_bw -O 4\n"
@@ -178,12 +178,12 @@ func ucpTypes() []string {
 			texts = append(texts, "-t "+t+" -r "+r, "-t "+t+" -r "+r+" -m cuda")
 		}
 	}
-	for _, t := range strings.Fields("ucp_put_lat ucp_put_bw ucp_get ucp_add ucp_fadd ucp_swap ucp_cswap") {
+	for t := range strings.FieldsSeq("ucp_put_lat ucp_put_bw ucp_get ucp_add ucp_fadd ucp_swap ucp_cswap") {
 		for _, m := range []string{"", " -m cuda,cuda", " -m host,cuda", " -m cuda,host"} {
 			texts = append(texts, "-t "+t+m)
 		}
 	}
-	for _, t := range strings.Fields("ucp_put_lat ucp_put_bw ucp_get") {
+	for t := range strings.FieldsSeq("ucp_put_lat ucp_put_bw ucp_get") {
 		for _, layout := range []string{"-D iov,contig", "-D iov,iov", "-D iov,iov -i 2048", "-D sgl -m host,host"} {
 			texts = append(texts, "-t "+t+" "+layout+" -s 1024,1024,1024,1024 -n 20")
 		}

@@ -73,8 +73,8 @@ var (
 	ucxLog        = regexp.MustCompile(`(?m)^\[\d+\.\d+\] \[.*\n`)
 )
 
-// comparable returns an output without what one tool alone prints in each run.
-func comparable(text string) string {
+// commonOutput returns an output without what one tool alone prints in each run.
+func commonOutput(text string) string {
 	text = onlyTransport.ReplaceAllString(text, "$1")
 	text = transport.ReplaceAllString(text, "")
 	return ucxLog.ReplaceAllString(text, "")

@@ -55,7 +55,7 @@ func (s settings) outcome(ctx context.Context, t tool, l line, files []string) (
 	if l.alone {
 		c := t.start(ctx, slices.Concat(l.args, files))
 		o := outcome{status: c.end(s.limit), errors: c.errorLines()}
-		o.columns, o.rows = splitOutput(comparable(c.out.String()), slices.Contains(l.args, "-v"))
+		o.columns, o.rows = splitOutput(commonOutput(c.out.String()), slices.Contains(l.args, "-v"))
 		return o, ctx.Err()
 	}
 	port, err := freePort()
@@ -73,8 +73,8 @@ func (s settings) outcome(ctx context.Context, t tool, l line, files []string) (
 	if o.server = server.end(endLimit); o.server == statusEndless {
 		o.server = statusWaits
 	}
-	o.columns, o.rows = splitOutput(comparable(client.out.String()), slices.Contains(l.args, "-v"))
-	o.box = serverBox(comparable(server.out.String()))
+	o.columns, o.rows = splitOutput(commonOutput(client.out.String()), slices.Contains(l.args, "-v"))
+	o.box = serverBox(commonOutput(server.out.String()))
 	return o, ctx.Err()
 }
 

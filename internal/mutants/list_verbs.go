@@ -58,4 +58,22 @@ var verbsList = []mutant{
 		old:  "	r.probe.count, r.probe.pending = 0, r.probe.enabled\n", new: "	r.probe.count, r.probe.pending = 0, false\n",
 		pkg: "./verbs/soft", test: "^TestAloneAfterTimeout$",
 	},
+	{
+		name: "an ICMP error that quotes no probe is a refusal",
+		file: "verbs/soft/internal/udp/liveness_linux.go",
+		old:  "					bytes.Equal(quoted[:n], q.message[:]) {", new: "					n >= 0 {",
+		pkg: "./verbs/soft/internal/udp", test: "^TestForgedErrors$",
+	},
+	{
+		name: "a refused probe is not sent from the data socket",
+		file: "verbs/soft/internal/udp/liveness_linux.go",
+		old:  "rawSendto(u.FD, q.message[:], &peer.sockaddr, peer.SockaddrLen)", new: "_ = peer", times: 2,
+		pkg: "./verbs/soft/internal/udp", test: "^TestForgedErrors$",
+	},
+	{
+		name: "two refusals at once end a peer",
+		file: "verbs/soft/internal/udp/liveness_linux.go",
+		old:  "now.Sub(q.refusedAt) < probeInterval", new: "now.Sub(q.refusedAt) < 0",
+		pkg: "./verbs/soft/internal/udp", test: "^TestRefusalsApart$",
+	},
 }

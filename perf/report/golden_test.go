@@ -291,7 +291,7 @@ func TestReadJSON(t *testing.T) {
 	assert.Equal(t, 2.01, last.Result.Percentiles["p99.9"])
 	assert.Equal(t, "shm/memory", last.Result.Transports)
 	for text, want := range map[string]string{
-		"{}":                                    "line 1 is no result of ucx_perftest --json: it names no test",
+		"{}":                                   "line 1 is no result of ucx_perftest --json: it names no test",
 		"\n{\"test\":\"tag_lat\"}\n| Test |\n": "line 3 is no result of ucx_perftest --json: invalid character '|'",
 	} {
 		_, err := ReadJSON(strings.NewReader(text))

@@ -112,9 +112,7 @@ func (f *iface) shutdownPeers() {
 		f.drainRecvCQ()
 		for ; scanned < len(f.drained); scanned++ {
 			wc := &f.drained[scanned]
-			p := f.qpns.find(wc.QPN)
-			if p != nil && wc.Status == verbs.WCSuccess && wc.Len >= headerLen &&
-				binary.LittleEndian.Uint64(f.rx.Bytes(uint32(wc.ID))[offID:]) == idShutdown {
+			if p := f.qpns.find(wc.QPN); p != nil && f.isShutdown(wc) {
 				p.e.Fail(conn.ErrPeerClosed)
 			}
 		}
@@ -130,6 +128,37 @@ func (f *iface) shutdownPeers() {
 			f.pollSendCQ(sendPollBatch)
 		}
 	}
+}
+
+// isShutdown reports whether a receive completion is a SHUTDOWN.
+func (f *iface) isShutdown(wc *verbs.WC) bool {
+	return wc.Status == verbs.WCSuccess && wc.Len >= headerLen &&
+		binary.LittleEndian.Uint64(f.rx.Bytes(uint32(wc.ID))[offID:]) == idShutdown
+}
+
+// shutdownArrived reports whether the peer of e has closed, which this side has not processed yet.
+// An operation may run out of retries first.
+func (f *iface) shutdownArrived(e *ep) bool {
+	if f.closed {
+		return false
+	}
+	f.ud.poll(udRecvs)
+	if errors.Is(e.Err, conn.ErrPeerClosed) {
+		return true
+	}
+	f.drainRecvCQ()
+	for i := range f.drained[f.drainedAt:] {
+		wc := &f.drained[f.drainedAt+i]
+		if p := f.qpns.find(wc.QPN); p != nil && p.e == e && f.isShutdown(wc) {
+			return true
+		}
+	}
+	for _, p := range e.qps {
+		if slices.ContainsFunc(p.outOfOrder, func(wc verbs.WC) bool { return f.isShutdown(&wc) }) {
+			return true
+		}
+	}
+	return false
 }
 
 // sendShutdowns sends the datagrams whose timer has expired, and returns the SHUTDOWNs without ACK.
@@ -198,7 +227,7 @@ func (f *iface) releaseAll() (err error) {
 	}
 	err = errors.Join(err, f.ud.close())
 	f.Clear()
-	f.draining, f.waiting, f.timers, f.readable = nil, nil, conn.Queue[*ep]{}, nil
+	f.draining, f.waiting, f.awaiting, f.timers, f.readable = nil, nil, nil, conn.Queue[*ep]{}, nil
 	if f.reserve != nil {
 		err = errors.Join(err, f.reserve.Close())
 	}

@@ -220,7 +220,7 @@ func (f *iface) parseConnMsg(n *connMsg, wc *verbs.WC) error {
 	switch e := f.byLocalID[n.msg.To]; {
 	case !refused:
 	case e != nil && e.peer == n.from && !e.Life.Over():
-		f.FailLater(e, fmt.Errorf("%w: %w", ucs.ErrUnreachable, refusal))
+		f.FailLater(e, refusal)
 	case n.msg.Kind == machine.MsgOpen:
 		f.stats.Inc(statRefused)
 		m := machine.Msg{Kind: machine.MsgReject, Worker: f.worker, From: conn.NewID(), To: n.msg.From}
@@ -384,7 +384,7 @@ func (e *ep) handleMsg(n *connMsg) {
 		return
 	}
 	if n.refused != 0 && e.M.State() == machine.StateOpening {
-		e.f.FailLater(e, fmt.Errorf("%w: %w", ucs.ErrUnreachable, &protocol.Error{Format: &connFormat, Version: connFormat.Version, Features: n.refused, Local: true}))
+		e.f.FailLater(e, &protocol.Error{Format: &connFormat, Version: connFormat.Version, Features: n.refused, Local: true})
 		return
 	}
 	ev := machine.Event{Kind: machine.EventReceive, Msg: n.msg, Busy: e.hasPending()}

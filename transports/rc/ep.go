@@ -37,6 +37,7 @@ type ep struct {
 	ah           verbs.AH
 	remoteQP     qpInfo    // QP of the peer, from the message being processed
 	cancelToken  uct.Token // token of FlushCancel
+	ackDeadline  ucs.Time  // see awaitACKs; 0: not waiting
 	lastProgress ucs.Time  // when sendKeepalives saw progress last
 	lastHead     uint32
 	lastUses     uint32 // of what completes and arrives, as the last checkPeers found
@@ -130,7 +131,7 @@ func (e *ep) Flush(k uct.FlushKind, t uct.Token) uct.Status {
 func (q *sendQueue) postZeroWrite(t uct.Token) {
 	w := q.nextWR()
 	w.Op, w.NumSG, w.InlineLen, w.Remote, w.RKey = verbs.OpWrite, 0, 0, 0, 0
-	q.takeSlot(slotToken, t, 0)
+	q.takeSlot(slotControl, t, 0)
 	q.post(w, verbs.SendSignaled)
 }
 

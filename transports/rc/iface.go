@@ -90,6 +90,7 @@ type iface struct {
 	halfOpen     nic.HalfOpen[*ep] // accepted, not confirmed, and without a local endpoint
 	timers       conn.Queue[*ep]   // connections whose machine has a deadline
 	draining     []*connQP
+	awaiting     []*ep // ended in order by their peers; see awaitACKs
 	accessErrors accessErrors
 	nextService  ucs.Time
 	keepaliveAt  ucs.Time // last search for connections to probe

@@ -77,7 +77,7 @@ func (q *sendQueue) postControl(id, hdr uint64) {
 	binary.LittleEndian.PutUint64(w.Inline[:], hdr)
 	binary.LittleEndian.PutUint64(w.Inline[offID:], id)
 	w.Op, w.NumSG, w.InlineLen = verbs.OpSend, 0, headerLen
-	q.takePlainSlot()
+	q.takeSlot(slotControl, 0, 0)
 	q.post(w, verbs.SendInline|verbs.SendSignaled)
 }
 

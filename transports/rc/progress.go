@@ -314,7 +314,7 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 		return ucs.Busy
 	}
 	f.d.NotifyIdle()
-	if f.timers.Len() > 0 {
+	if f.timers.Len() > 0 || len(f.awaiting) > 0 {
 		return ucs.InProgress
 	}
 	return ucs.OK

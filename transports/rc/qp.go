@@ -178,6 +178,10 @@ func (p *connQP) close(st uct.Status) {
 	f := p.q.f
 	f.flushPostList()
 	f.drainCompletions(p)
+	closed := errors.Is(p.e.Err, conn.ErrPeerClosed)
+	if closed {
+		p.completeAcked()
+	}
 	if err := p.q.qp.Close(); err != nil {
 		f.d.Log().Sugar().Warnf("close queue pair: %v", err)
 	}
@@ -192,7 +196,14 @@ func (p *connQP) close(st uct.Status) {
 	for q := &p.q; q.head != q.tail; { // the device no longer accesses the memory of these operations
 		s := &q.slots[q.head&q.mask]
 		q.head++
-		q.complete(s, st)
+		opStatus := st
+		switch own := s.kind != slotControl && s.kind != slotFlush; {
+		case own:
+			p.e.Add(conn.Unacked)
+		case closed && !p.e.Has(conn.Unacked): // nothing that it covers is lost
+			opStatus = ucs.OK
+		}
+		q.complete(s, opStatus)
 	}
 	p.q.unsignaled = 0
 	if p.e.Life == conn.Released {
@@ -205,6 +216,35 @@ func (p *connQP) close(st uct.Status) {
 		f.rx.Put(uint32(p.outOfOrder[i].ID))
 	}
 	p.outOfOrder = nil
+}
+
+// completeAcked completes the operations that the peer has acknowledged. The QP is in the error
+// state, in which the oldest operation without an ACK, and each one behind it, has a completion
+// with an error.
+func (p *connQP) completeAcked() {
+	f := p.q.f
+	var wcs [sendPollBatch]verbs.WC
+	for {
+		k := f.sendCQ.Poll(wcs[:])
+		if k <= 0 {
+			break
+		}
+		f.drainedSends = append(f.drainedSends, wcs[:k]...)
+	}
+	unacked := p.q.tail
+	others := f.drainedSends[:0]
+	for _, wc := range f.drainedSends {
+		switch {
+		case wc.QPN != p.local.qpn:
+			others = append(others, wc)
+		case wc.Status != verbs.WCSuccess && unacked == p.q.tail && uint32(wc.ID)-p.q.head < p.q.tail-p.q.head:
+			unacked = uint32(wc.ID)
+		}
+	}
+	f.drainedSends = others
+	if p.q.head != unacked {
+		p.q.completeTo(unacked-1, ucs.OK)
+	}
 }
 
 // drainCompletions moves the QP to the error state and drains the receive completion queue into

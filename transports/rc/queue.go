@@ -13,13 +13,14 @@ import (
 type slotKind uint8
 
 const (
-	slotPlain slotKind = iota // nothing
-	slotToken                 // report the event
-	slotBuf                   // free buf, and report the event
-	slotFlush                 // count down a flush of several queues
-	slotRead                  // an RDMA read: report the event
-	slotGet                   // an RDMA read into buf: copy buf to the caller, free it, report the event
-	slotFetch                 // an atomic: free buf, report its first word
+	slotPlain   slotKind = iota // nothing
+	slotToken                   // report the event
+	slotControl                 // a control message or a zero-byte write, no operation of the caller: report the event
+	slotBuf                     // free buf, and report the event
+	slotFlush                   // count down a flush of several queues
+	slotRead                    // an RDMA read: report the event
+	slotGet                     // an RDMA read into buf: copy buf to the caller, free it, report the event
+	slotFetch                   // an atomic: free buf, report its first word
 )
 
 // reads reports whether the operation is an RDMA read or an atomic. A fence waits for these
@@ -164,7 +165,7 @@ func (q *sendQueue) complete(s *slot, st uct.Status) {
 	switch s.kind {
 	case slotPlain:
 		return
-	case slotToken, slotRead:
+	case slotToken, slotControl, slotRead:
 	case slotGet:
 		at := (q.head - 1) & q.mask
 		if st == ucs.OK {

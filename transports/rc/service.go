@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goucx/goucx/transports/internal/conn"
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
@@ -57,6 +58,9 @@ func laterStatus(err error) uct.Status {
 // end of the peer's messages, and releases the connection when both sides have finished.
 func (f *iface) serviceEP(e *ep) (n int) {
 	if e.Life == conn.Failing {
+		if f.awaitACKs(e) {
+			return n
+		}
 		// Deliver the received messages, notify the peer, complete the operations, report the failure.
 		f.flushPostList()
 		for _, p := range e.qps {
@@ -108,6 +112,37 @@ func (f *iface) serviceEP(e *ep) (n int) {
 	return n
 }
 
+// ackWait is how long a connection whose peer has closed waits for ACKs of operations in flight. The
+// peer's device sends them at the latest when its queue pair is destroyed. They may arrive after the
+// SHUTDOWN.
+const ackWait = 50 * time.Millisecond
+
+// awaitACKs reports whether the end of e must wait for ACKs, because its peer has closed. A later
+// serviceTimers services e again.
+func (f *iface) awaitACKs(e *ep) bool {
+	if !errors.Is(e.Err, conn.ErrPeerClosed) || !e.Has(conn.Opened) {
+		return false
+	}
+	now, waits := ucs.Now(), false
+	for q := range f.inFlight(e) {
+		if q.p.inError {
+			continue
+		}
+		waits = true
+		if e.ackDeadline == 0 && q.signaled == 0 && q.tail-q.head <= q.mask {
+			q.postZeroWrite(0) // its completion covers the unsignaled ones
+		}
+	}
+	switch {
+	case !waits || e.ackDeadline != 0 && e.ackDeadline <= now:
+		return false
+	case e.ackDeadline == 0:
+		e.ackDeadline = now.Add(ackWait)
+	}
+	f.awaiting = append(f.awaiting, e)
+	return true
+}
+
 // report reports the end of a connection to the layer above.
 func (f *iface) report(e *ep) {
 	f.uncountAccepted(e)
@@ -139,6 +174,12 @@ func (p *connQP) sendFailed(wc *verbs.WC) {
 	if reported {
 		return
 	}
+	if k := p.q.slots[uint32(wc.ID)&p.q.mask].kind; k != slotControl && k != slotFlush {
+		p.e.Add(conn.Unacked)
+	}
+	if !errors.Is(err, ucs.ErrRemoteAccess) && p.q.f.shutdownArrived(p.e) {
+		err = conn.ErrPeerClosed
+	}
 	if !p.e.Life.Over() {
 		p.q.completeTo(uint32(wc.ID), flightStatus(err))
 	}
@@ -151,7 +192,7 @@ func (p *connQP) sendFailed(wc *verbs.WC) {
 
 // serviceTimers services what causes no completion: timers, draining QPs, idle connections, keepalive.
 func (f *iface) serviceTimers() {
-	if !f.AlarmSet() && len(f.draining) == 0 && len(f.byLocalID) == 0 && len(f.accessErrors.unacked) == 0 {
+	if !f.AlarmSet() && len(f.awaiting) == 0 && len(f.draining) == 0 && len(f.byLocalID) == 0 && len(f.accessErrors.unacked) == 0 {
 		return
 	}
 	now := ucs.Now()
@@ -163,6 +204,11 @@ func (f *iface) serviceTimers() {
 	f.PollAlarm(now)
 	f.handleQPErrors()
 	f.ud.poll(udRecvs) // one of them may have been of the connection messages' queue, which is then not armed
+	awaiting := f.awaiting
+	f.awaiting = nil
+	for _, e := range awaiting {
+		f.Schedule(e)
+	}
 	f.expireTimers(now)
 	f.reapDraining(now)
 	f.EvictIdle(now)
@@ -269,10 +315,16 @@ func (f *iface) checkPeers(now ucs.Time) bool {
 		if !e.silence.Over(&f.peerChecks, now, waits) {
 			continue
 		}
-		e.requestCompletion() // unsignaled operations complete with it, if the peer lives
+		if e.silence.Lasts(now) >= nic.LongSilence {
+			e.requestCompletion() // unsignaled operations complete with it: the peer has not sent anything, and lives
+		}
 		if s := f.d.PeerState(f.port, &e.peer.port, e.peer.iface.qpn, &e.silence); s != verbs.PeerUnknown {
 			for _, o := range f.ByPeer[e.peer.iface.name] {
-				f.FailLater(o, conn.PeerFailed(s.String()))
+				err := conn.PeerFailed(s.String())
+				if f.shutdownArrived(o) {
+					err = conn.ErrPeerClosed
+				}
+				f.FailLater(o, err)
 			}
 		}
 	}

@@ -371,7 +371,7 @@ func TestOtherVersion(t *testing.T) {
 				s.raw(t, &connMsg{msg: m, refused: r.refused}, r.spoil)
 				until(t, func() bool { return len(honest.failures) == 1 }, honest)
 			})
-			require.ErrorIs(t, honest.failures[0].Err, ucs.ErrUnreachable)
+			require.True(t, honest.failures[0].NeverConnected)
 			require.ErrorIs(t, honest.failures[0].Err, ucs.ErrUnsupported)
 			require.ErrorContains(t, honest.failures[0].Err, r.want)
 		})

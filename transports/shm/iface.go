@@ -318,6 +318,7 @@ func (f *iface) releaseAll() (err error) {
 		if e.status == ucs.OK {
 			e.rejectOps(ucs.Closed)
 		}
+		e.discardUnread()
 		e.sendClose(kindShutdown)
 		err = errors.Join(err, e.release())
 	}

@@ -27,8 +27,34 @@ type pair struct {
 	id     machine.PairID
 	layout ring.Layout
 	seg    *shmem.Segment
-	tx     ring.Producer // as of the first message
+	tx     ring.Producer // as of the first message, or of the last one
 	rx     ring.Consumer
+}
+
+// discardUnread consumes what the peer has sent, because this side closes. So the peer knows what
+// arrived before.
+func (e *ep) discardUnread() {
+	for _, p := range e.pairs {
+		if p.id == e.rxPair {
+			e.rx.Discard()
+			continue
+		}
+		p.rx.Discard()
+	}
+}
+
+// allConsumed reports whether the peer has consumed all messages of this side.
+func (e *ep) allConsumed() bool {
+	for _, p := range e.pairs {
+		tx := &p.tx
+		if p.id == e.txPair {
+			tx = &e.tx
+		}
+		if !tx.Consumed() {
+			return false
+		}
+	}
+	return true
 }
 
 // ringStride returns the distance of the two rings: a multiple of the cache line.
@@ -138,6 +164,9 @@ func (e *ep) dropPair(id machine.PairID) {
 // none. It puts a switch-over marker into the old ring.
 func (e *ep) switchTx(id machine.PairID) {
 	if e.txPair != machine.None {
+		if old := e.pair(e.txPair); old != nil {
+			old.tx = e.tx
+		}
 		e.tx.Mark(uint64(id))
 		e.ringDoorbell()
 	}
@@ -164,6 +193,9 @@ func (e *ep) detachTx() { e.tx, e.txPair = e.f.nullPair.tx, machine.None }
 func (e *ep) detachRx() {
 	if e.HasReceived() {
 		e.Add(rxBefore)
+	}
+	if p := e.pair(e.rxPair); p != nil {
+		p.rx = e.rx
 	}
 	e.rx, e.rxPair = e.f.nullPair.rx, machine.None
 }

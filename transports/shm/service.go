@@ -140,6 +140,9 @@ func (f *iface) serviceEP(e *ep) int {
 		case e.Life.Over(): // its last messages were garbage
 		case e.M.State() == machine.StateClosed:
 		case e.Has(shutdownReceived):
+			if !e.allConsumed() {
+				e.Add(conn.Unacked)
+			}
 			f.FailLater(e, conn.ErrPeerClosed)
 		case e.Has(conn.Opened) || !e.Has(closeReceived) && !e.M.Closing():
 			f.FailLater(e, errPeerCrashed)

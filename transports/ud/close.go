@@ -35,6 +35,8 @@ func (f *iface) Close() error {
 		f.Leave()
 		return nil
 	}
+	f.now = ucs.Now()
+	f.flushACKs()                  // before any End: the peers know what arrived
 	silent := map[*endpoint]bool{} // several probes were unanswered before
 	for _, e := range f.eps {
 		if e != nil {

@@ -30,6 +30,7 @@ type endpoint struct {
 	refusedPass uint32
 	inUnacked   bool // in iface.unacked
 	inWaiting   bool // in iface.waiting
+	lostOps     bool // the flow failed before everything accepted was acknowledged
 
 	resHdr  uint64
 	resLen  int // of the open reservation; -1: none
@@ -182,6 +183,7 @@ func (e *endpoint) handleState() {
 				e.err = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, why)
 			}
 		}
+		e.lostOps = e.s.HasUnacked()
 		e.detach()
 		if e.status != ucs.OK {
 			return

@@ -73,7 +73,7 @@ func (f *iface) reportRxEnd(d *uct.Desc) (n int) {
 	if e := f.pairedEPs[d.RxConn]; e != nil {
 		delete(f.pairedEPs, d.RxConn)
 		if e.status == ucs.PeerFailed { // else it was closed since
-			fail.Endpoint = e
+			fail.Endpoint, fail.Acked = e, fail.Err == nil && !e.lostOps
 		}
 	}
 	f.handler.HandleFailure(fail)
@@ -215,6 +215,7 @@ func (f *iface) receiveEnd(r *arq.Receiver, h *arq.Header) {
 				f.sendControl(p, &arq.Header{A: closed.s.CloseCompleteWord()}, nil) // makes the peer's Close unnecessary
 			}
 			closed.s.Fail(arq.Closed)
+			closed.lostOps = closed.s.HasUnacked()
 			closed.detach()
 			closed.rejectOps(ucs.PeerFailed)
 		}

@@ -109,7 +109,7 @@ func (f *iface) progressSlow() (n int) {
 	for len(f.failures) > 0 {
 		e := f.failures[0]
 		f.failures = append(f.failures[:0], f.failures[1:]...)
-		f.handler.HandleFailure(uct.Failure{Endpoint: e, Err: e.err})
+		f.handler.HandleFailure(uct.Failure{Endpoint: e, Err: e.err, Acked: e.err == nil && !e.lostOps})
 		n++
 	}
 	if len(f.waiting) > 0 {

@@ -51,7 +51,7 @@ func TestReservedFails(t *testing.T) {
 			require.True(t, a.hasFree(slot))
 			if name != "close" {
 				until(t, func() bool { return len(a.fails) == 1 }, a)
-				require.Equal(t, []uct.Failure{{Endpoint: p.to, RxConn: a.source}}, a.fails)
+				require.Equal(t, []uct.Failure{{Endpoint: p.to, RxConn: a.source, Acked: true}}, a.fails)
 				require.Equal(t, ucs.PeerFailed, p.to.AMUint64(1, 1, 1))
 			}
 		})

@@ -13,6 +13,7 @@ import (
 var closedCases = []Case{
 	{"a peer that closes its worker or context has closed, not died", closedNotDead},
 	{"the peer's close of an endpoint fails nothing", closedEndpoint},
+	{"a flush of what a peer acknowledged before it left", flushLeft},
 	{"the peer aborts one of its endpoints", abortOne},
 	{"the peer aborts its last endpoint", abortLast},
 }
@@ -243,5 +244,57 @@ func requireAborted(t *testing.T, err, cause error, what string, args ...any) {
 		require.NotContains(t, err.Error(), strings.Repeat("ä", 100))
 	default:
 		require.ErrorContains(t, err, cause.Error(), append([]any{what}, args...)...)
+	}
+}
+
+// flushLeft: a peer closes when it has received what was sent. A flush succeeds, posted before or
+// after the close is reported, until an operation was refused. A flush of a message that the peer has
+// not acknowledged fails.
+func flushLeft(t *testing.T, p *Pair) {
+	if p.Alone() {
+		t.Skip("a worker has no other peer")
+	}
+	for round := range 12 {
+		peer := p.undriven()
+		e := p.Connect(p.A, peer)
+		const msgs = 40 // some without a completion of their own
+		for i := range msgs {
+			r := peer.TagRecv(make([]byte, 3000), 1, exact)
+			e.TagSend(pattern(1+round*50*(i%2), byte(i)), 1)
+			p.Until(func() bool { peer.Progress(); return r.Done() })
+		}
+		var unacked ucp.Request
+		if round%4 == 3 {
+			unacked = e.TagSendSync(nil, 2)
+			p.Settle()
+		}
+		before := []ucp.Request{}
+		if round%2 == 1 {
+			before = append(before, e.Flush(), p.A.Flush())
+		}
+		require.NoError(t, peer.Close())
+		fs := append(before, e.Flush(), p.A.Flush())
+		p.Until(func() bool { return e.Info().Err != nil })
+		require.ErrorIs(t, e.Info().Err, ucp.ErrPeerClosed)
+		fs = append(fs, e.Flush(), p.A.Flush())
+		for i, f := range fs {
+			err := p.Wait(f)
+			if round%4 != 3 {
+				require.NoError(t, err, "round %d: flush %d", round, i)
+				continue
+			}
+			if i >= len(before) || err != nil { // the peer may reply to the first before it closes
+				require.ErrorIs(t, err, ucp.ErrPeerFailed, "round %d: flush %d", round, i)
+			}
+		}
+		if round%4 == 3 {
+			require.Error(t, p.Wait(unacked))
+		}
+		require.ErrorIs(t, p.Wait(e.TagSend(nil, 1)), ucp.ErrPeerClosed)
+		for _, f := range []ucp.Request{e.Flush(), p.A.Flush()} {
+			require.ErrorIs(t, p.Wait(f), ucp.ErrPeerClosed, "a message was refused")
+		}
+		require.NoError(t, e.Close())
+		require.NoError(t, p.Wait(p.A.Flush()))
 	}
 }

@@ -21,6 +21,8 @@ var waitListCases = []Case{
 	{"a list whose operations fail", listFailing},
 	{"a list in a handler", listHandler},
 	{"sixteen goroutines wait for lists", listCrowd},
+	{"a list whose requests others use too", listShared},
+	{"close while lists are waited for", listClose},
 	{"a nil context", nilContext},
 }
 
@@ -358,6 +360,95 @@ func listRound(p *Pair, b *ucp.Worker, ab ucp.Endpoint, tag ucp.Tag, n int) erro
 		}
 	}
 	return nil
+}
+
+// listShared: a request that is in a list twice, that has a callback, that is dropped, or that
+// another goroutine waits for as well, completes once, and no wait is left behind.
+func listShared(t *testing.T, p *Pair) {
+	_, b, ab := alone(p, ucp.ThreadMulti, time.Nanosecond)
+	buf := make([]byte, 8)
+	first := func(send bool, rs ...ucp.AnyRequest) (r ucp.Result, err error) {
+		if send {
+			time.AfterFunc(2*time.Millisecond, func() { ab.TagSendUint64(1, 1) })
+		}
+		return ucp.WaitAny(p.deadline, rs)
+	}
+	drive, stop := context.WithCancel(p.deadline)
+	var driver sync.WaitGroup
+	defer driver.Wait()
+	defer stop()
+	driver.Go(func() { _ = b.Run(drive) })
+
+	recv := b.TagRecv(buf, 1, exact)
+	r, err := first(true, recv.Any(), recv.Any())
+	require.NoError(t, err)
+	require.Equal(t, 8, r.Len)
+	r, err = first(false, recv.Any())
+	require.ErrorIs(t, err, ucp.ErrStale, "consumed before")
+	require.Zero(t, r.Index)
+
+	recv = b.TagRecv(buf, 1, exact)
+	called := make(chan int, 1)
+	require.True(t, recv.Notify(func(c ucp.Completion) { called <- c.Len }, 0))
+	_, err = first(true, recv.Any())
+	require.ErrorIs(t, err, ucp.ErrStale, "the callback has the result")
+	require.Equal(t, 8, <-called)
+
+	recv = b.TagRecv(buf, 1, exact)
+	time.AfterFunc(time.Millisecond, recv.Drop)
+	_, err = first(true, recv.Any())
+	require.True(t, err == nil || errors.Is(err, ucp.ErrStale), "%v", err)
+
+	for range scaled(100) {
+		recv = b.TagRecv(buf, 1, exact)
+		var got [3]error
+		time.AfterFunc(100*time.Microsecond, func() { ab.TagSendUint64(1, 1) })
+		crowd(3, func(g int) {
+			if g == 0 {
+				_, got[g] = recv.Wait(p.deadline)
+			} else {
+				_, got[g] = ucp.WaitAny(p.deadline, []ucp.AnyRequest{recv.Any()})
+			}
+		})
+		had := 0
+		for _, err := range got {
+			if err == nil {
+				had++
+			} else {
+				require.ErrorIs(t, err, ucp.ErrStale)
+			}
+		}
+		require.Equal(t, 1, had, "one of them has the result")
+	}
+}
+
+// listClose: waits for lists end with their worker.
+func listClose(t *testing.T, p *Pair) {
+	for _, driven := range []bool{false, true} {
+		w, err := p.Context.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadMulti})
+		require.NoError(t, err)
+		var waits sync.WaitGroup
+		waiting := make(chan struct{}, goroutines)
+		if driven {
+			waits.Go(func() { _ = w.Run(p.deadline) })
+		}
+		for g := range goroutines {
+			waits.Go(func() {
+				rs := []ucp.AnyRequest{w.TagRecv(nil, ucp.Tag(g), exact).Any(), {}, w.TagRecv(nil, 1<<20, exact).Any()}
+				waiting <- struct{}{}
+				r, err := ucp.WaitAny(p.deadline, rs)
+				if r.Index < 0 || !errors.Is(err, ucp.ErrClosed) {
+					t.Errorf("%d: %v", r.Index, err)
+				}
+			})
+		}
+		for range goroutines {
+			<-waiting
+		}
+		time.Sleep(time.Millisecond) // most wait by now; the others are refused
+		require.NoError(t, w.Close())
+		waits.Wait()
+	}
 }
 
 // nilContext: a wait that must wait panics, and leaves the worker as it is. One that need not

@@ -182,6 +182,15 @@ func (c *Consumer) releaseSlow() bool {
 	return false
 }
 
+// Discard consumes the messages that have arrived, without reading them, and publishes that. The
+// consumer is not used afterwards.
+func (c *Consumer) Discard() {
+	for n := uint64(0); n <= c.mask && c.Ready(); n++ {
+		c.Advance()
+	}
+	c.publish()
+}
+
 func (c *Consumer) publish() {
 	c.bulkPublished, c.publishAt = c.bulkDone, c.want+c.publishEvery
 	storeRelease(c.bulkTail, c.bulkDone)

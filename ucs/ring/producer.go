@@ -97,6 +97,11 @@ func (p *Producer) Refresh() bool {
 	return true
 }
 
+// Consumed reports whether the consumer has published that it has consumed all messages.
+func (p *Producer) Consumed() bool {
+	return p.head == 1 || atomic.LoadUint64(p.cellTail) == p.head
+}
+
 // WouldFit reports whether a message of n bytes would find room at the consumer's current
 // position, even if the ring is blocked. It changes nothing.
 func (p *Producer) WouldFit(n int) bool {

@@ -73,6 +73,7 @@ func failureClosedIface(e *env) {
 	require.NoError(e, l.to.close())
 	f := l.failed()
 	assert.NoError(e, f.Err, "the peer closed in order")
+	assert.True(e, f.Acked, "the peer had received the message")
 	l.requireRefused(r)
 	e.settle(l.from)
 	require.Len(e, l.from.failuresOf(l.Endpoint), 1, "reported more than once")

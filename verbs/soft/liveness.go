@@ -27,7 +27,7 @@ func (d *device) PeerState(a *verbs.AHAttr, qpn verbs.QPN, lastReceived ucs.Time
 
 const (
 	// requestPause is longer than the interval at which a program calls PeerState.
-	requestPause = 150 * time.Millisecond
+	requestPause = 250 * time.Millisecond
 	// longRetry is the time of all retries above which requests are paused. Shorter ones end
 	// as soon without a pause.
 	longRetry = 4 * time.Second
@@ -43,8 +43,8 @@ func (d *device) pauseRequests(p *udp.Peer) {
 			return
 		}
 		r := &q.req
-		if q.route.udp.SamePort(p) && r.una != r.psn && r.rnrWait == 0 && r.timeout*time.Duration(r.retryCnt+1) > longRetry {
-			r.rnrWait = now.Add(requestPause)
+		if q.route.udp.SamePort(p) && r.una != r.psn && r.rnrWait >= 0 && r.timeout*time.Duration(r.retryCnt+1) > longRetry {
+			r.rnrWait = max(r.rnrWait, now.Add(requestPause))
 			d.setTimer(q, r.rnrWait)
 		}
 		q.transmitAndRelease()

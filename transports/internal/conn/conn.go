@@ -25,6 +25,8 @@ const (
 	Counted
 	// RxEndReported: the layer above knows that the peer sends no more.
 	RxEndReported
+	// Unacked: operations of the endpoint were not acknowledged when the connection ended.
+	Unacked
 	inService
 	// Own is the first of the facts that a transport defines for itself.
 	Own

@@ -181,6 +181,8 @@ func (t *Table[N, C]) Report(c C, unused bool) int {
 	}
 	if IsFailure(b.Err) {
 		fail.Err = b.Err
+	} else {
+		fail.Acked = fail.Endpoint != nil && !b.Has(Unacked)
 	}
 	t.hooks.Handler.HandleFailure(fail)
 	return 1

@@ -161,7 +161,11 @@ func TestRxEnd(t *testing.T) {
 	require.Zero(t, w.Report(a, false))
 	a.Add(Opened)
 	w.Report(a, false)
-	require.Equal(t, []uct.Failure{{RxConn: 1}, {Endpoint: a}}, w.failures)
+	require.Equal(t, []uct.Failure{{RxConn: 1}, {Endpoint: a, Acked: true}}, w.failures)
+	b.Add(Opened | Unacked)
+	b.Fail(ErrPeerClosed)
+	w.Report(b, false)
+	require.Equal(t, uct.Failure{Endpoint: b}, w.failures[2])
 }
 
 func TestQueue(t *testing.T) {

@@ -10,6 +10,9 @@ import (
 const (
 	// maxSilence is the silence after which a peer is probed while something waits for it.
 	maxSilence = 300 * time.Millisecond
+	// LongSilence is the silence after which probes have shown that the peer is gone, if it is and
+	// they can.
+	LongSilence = time.Second
 	// checkInterval is the interval at which the peers of an interface are checked. With very many
 	// connections it is checkPace for each.
 	checkInterval = 100 * time.Millisecond
@@ -60,6 +63,9 @@ func (s *Silence) Received(at ucs.Time) {
 	}
 }
 
+// Lasts returns how long the silence lasts.
+func (s *Silence) Lasts(now ucs.Time) time.Duration { return now.Sub(s.since) }
+
 // Over reports whether the peer must be probed. It is called once in each check, after Received.
 func (s *Silence) Over(t *CheckTimer, now ucs.Time, waits bool) bool {
 	if !waits {
@@ -70,5 +76,5 @@ func (s *Silence) Over(t *CheckTimer, now ucs.Time, waits bool) bool {
 	if s.since == 0 {
 		s.since = now
 	}
-	return now.Sub(s.since) >= maxSilence
+	return s.Lasts(now) >= maxSilence
 }

@@ -119,7 +119,7 @@ func FuzzParse(f *testing.F) {
 	f.Add(pack(f, View{}), true)
 	f.Fuzz(func(t *testing.T, b []byte, repair bool) {
 		if repair && len(b) >= headerLen+crcLen && len(b) <= MaxLen {
-			copy(b, magic+"\x02\x00")
+			copy(b, magic+"\x02")
 			b = reseal(b)
 		}
 		v, err := Parse(b)

@@ -1,10 +1,8 @@
 package udp
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"os/exec"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -190,75 +188,40 @@ func TestForgedErrors(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	const patience = 2 * time.Second
 	w := newWatched(t, "127.0.0.1")
-	f := newForger(t, w.LID())
+	f := suitetest.ForgeICMP(t, w.LID())
 
-	f.quote.Store(8)
+	f.Quote.Store(8)
 	w.deaf.Store(true)
 	s, _ := w.ask(patience)
 	require.Equal(t, verbs.PeerUnknown, s, "the errors do not quote the probes")
-	require.NotZero(t, f.sent.Load())
+	require.NotZero(t, f.Sent.Load())
 
-	f.quote.Store(1 << 16)
+	f.Quote.Store(1 << 16)
 	w.deaf.Store(false)
-	before := f.sent.Load()
+	before := f.Sent.Load()
 	s, _ = w.ask(patience)
 	require.Equal(t, verbs.PeerUnknown, s, "the peer replies")
-	require.NotEqual(t, before, f.sent.Load())
+	require.NotEqual(t, before, f.Sent.Load())
+
+	before = f.Sent.Load()
+	acceptOnlyFrom(t, w.FD, w.by.LID())
+	s, _ = w.ask(patience)
+	require.Equal(t, verbs.PeerUnknown, s, "the peer replies to the data socket")
+	require.NotEqual(t, before, f.Sent.Load())
 
 	w.deaf.Store(true)
 	s, _ = w.ask(time.Minute)
 	require.Equal(t, verbs.PeerPortClosed, s, "what is forged is as good as an error of the host")
 }
 
-// forger sends an ICMP error for each datagram that is sent to a port of this network namespace.
-type forger struct {
-	quote atomic.Int32 // bytes of the datagram that the errors quote, behind the IP header
-	sent  atomic.Int32
-}
-
-func newForger(t *testing.T, port uint16) *forger {
-	in, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP)
-	require.NoError(t, err)
-	out, err := unix.Socket(unix.AF_INET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.IPPROTO_ICMP)
-	require.NoError(t, err)
-	require.NoError(t, unix.SetsockoptTimeval(in, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Usec: 10_000}))
-	f := new(forger)
-	var ended sync.WaitGroup
-	var stop atomic.Bool
-	ended.Go(func() {
-		b := make([]byte, 1<<16)
-		for !stop.Load() {
-			n, _, err := unix.Recvfrom(in, b, 0)
-			if err != nil || n < 28 || binary.BigEndian.Uint16(b[22:]) != port {
-				continue
-			}
-			m := slices.Concat([]byte{3, 3, 0, 0, 0, 0, 0, 0}, b[:min(n, 20+int(f.quote.Load()))])
-			binary.BigEndian.PutUint16(m[2:], checksum(m))
-			if unix.Sendto(out, m, 0, &unix.SockaddrInet4{Addr: [4]byte(b[12:16])}) == nil {
-				f.sent.Add(1)
-			}
-		}
-	})
-	t.Cleanup(func() {
-		stop.Store(true)
-		ended.Wait()
-		require.NoError(t, unix.Close(in))
-		require.NoError(t, unix.Close(out))
-	})
-	return f
-}
-
-// checksum is that of RFC 1071.
-func checksum(b []byte) uint16 {
-	var sum uint32
-	for i := 0; i < len(b); i += 2 {
-		sum += uint32(b[i]) << 8
-		if i+1 < len(b) {
-			sum += uint32(b[i+1])
-		}
+// acceptOnlyFrom lets a socket drop what other ports send, as a firewall would.
+func acceptOnlyFrom(t *testing.T, fd int, port uint16) {
+	filter := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: 0}, // the source port begins the UDP header
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: uint32(port), Jf: 1},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 1 << 16},
+		{Code: unix.BPF_RET | unix.BPF_K, K: 0},
 	}
-	for sum>>16 != 0 {
-		sum = sum&0xffff + sum>>16
-	}
-	return ^uint16(sum)
+	require.NoError(t, unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}))
 }
