@@ -67,7 +67,9 @@ var behaviours = map[string]func(*peer){
 	"reach":     (*peer).reach,
 	"guest":     (*peer).guest,
 
-	"leave":                    func(v *peer) { v.leave(16, longest, 48, big, 3000) },
+	"leave":           func(v *peer) { v.leave(16, longest, 48, big, 3000) },
+	"leave at a word": (*peer).leaveAtWord,
+
 	"leave, and nobody looked": func(v *peer) { v.leave(16, 48, 1000) },
 }
 
@@ -100,6 +102,28 @@ func (v *peer) guest() {
 	}
 	v.hear()
 	check(v.x.Close())
+}
+
+// leaveAtWord progresses until it hears how to end.
+func (v *peer) leaveAtWord() {
+	v.say("here")
+	for {
+		v.nap(v.w.Progress())
+		how, ok := v.heard()
+		if !ok {
+			continue
+		}
+		switch how {
+		case "close the worker":
+			check(v.w.Close())
+			v.say("closed")
+			v.hear()
+		case "close the context":
+			check(v.x.Close())
+		default: // exit without Close
+		}
+		return
+	}
 }
 
 // silent never progresses.

@@ -121,3 +121,30 @@ func TestRuntimeKilled(t *testing.T) {
 		}
 	}
 }
+
+// TestRuntimeLeaveAndKilled: one process leaves in order, later one is killed. The others name the
+// killed one only.
+func TestRuntimeLeaveAndKilled(t *testing.T) {
+	for _, tl := range []string{"shm", "rc", "ud"} {
+		t.Run(tl, func(t *testing.T) {
+			t.Setenv(tlsEnv, tl)
+			const victim, leaves = 3, 5
+			ranks := runtimeJob(t, built(t, "runtime"), "--rounds", "1000000", "--max", "5000", "--leave", strconv.Itoa(leaves))
+			ranks[victim].Says("round 3\n")
+			require.NoError(t, ranks[victim].Cmd.Process.Kill())
+			killed := time.Now()
+			for rank, c := range ranks {
+				switch rank {
+				case victim:
+				case leaves:
+					assert.Zero(t, c.End(noticed), "rank %d: %s", rank, &c.Err)
+				default:
+					require.Equal(t, 1, c.End(noticed-time.Since(killed)), "rank %d", rank)
+					said := c.Err.String()
+					assert.Contains(t, said, fmt.Sprintf("rank %d of %d: rank %d has died", rank, runtimeSize, victim))
+					assert.Equal(t, 1, strings.Count(said, "has died"), "it names others: %s", said)
+				}
+			}
+		})
+	}
+}

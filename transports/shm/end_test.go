@@ -115,6 +115,35 @@ func TestCloseAfterThePeerEnded(t *testing.T) {
 	require.Zero(t, c.b.Len())
 }
 
+// TestPeerClosesWithMessagesUnread: a peer closes its worker and leaves messages on the socket unread.
+// The system reports a reset before the peer's own messages, which say that the close is orderly.
+func TestPeerClosesWithMessagesUnread(t *testing.T) {
+	c := newCouple(t)
+	require.NoError(t, c.ba.sock.Send(c.b.newConnMsg(kindSuspendNak, 0).append(nil)))
+	require.NoError(t, c.a.Close())
+	until(t, func() bool { return len(c.rb.failures) == 1 }, c.b)
+	require.NoError(t, c.rb.failures[0].Err)
+	require.True(t, c.rb.failures[0].Acked)
+}
+
+// TestUnacked: a message that is sent when the peer has closed its worker has no acknowledgement. One
+// that the peer has not read, or that is in a ring pair left since, has.
+func TestUnacked(t *testing.T) {
+	for name, late := range map[string]bool{"before": false, "after": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newCouple(t)
+			require.Equal(t, ucs.OK, c.ba.AMShort(1, 0, []byte("unread")))
+			require.NoError(t, c.a.Close())
+			if late {
+				require.Equal(t, ucs.OK, c.ba.AMShort(1, 0, []byte("late")))
+			}
+			until(t, func() bool { return len(c.rb.failures) == 1 }, c.b)
+			require.NoError(t, c.rb.failures[0].Err)
+			require.Equal(t, !late, c.rb.failures[0].Acked)
+		})
+	}
+}
+
 // TestProcessEndIsSeenBeforeItsSocket: what it said is taken all the same.
 func TestProcessEndIsSeenBeforeItsSocket(t *testing.T) {
 	c := newCouple(t)

@@ -91,7 +91,7 @@ func listKinds(t *testing.T, p *Pair) {
 			for range total {
 				r, err := ucp.WaitAny(p.deadline, rs)
 				if r.Index < 0 || !errors.Is(err, r.Err) || rs[r.Index] != (ucp.AnyRequest{}) {
-					return fmt.Errorf("%+v, %w", r, err)
+					return fmt.Errorf("%+v: %w", r, err)
 				}
 				out[r.Index] = r
 			}
