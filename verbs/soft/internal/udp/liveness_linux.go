@@ -215,7 +215,7 @@ func (u *Socket) Unanswered(peer *Peer, qpn verbs.QPN) bool {
 		return now.Sub(q.begunAt) >= probeRetry && now.Sub(q.begunAt) < maxPause
 	case inquiryRefused:
 		return now.Sub(q.refusedAt) < maxPause
-	default:
+	default: // inquiryPresent, inquiryGone
 		return false
 	}
 }
