@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/pflag"
+
+	"github.com/goucx/goucx/internal/cmdline"
 )
 
 // groups is the option table: UCX's letters and texts, and the long names that goucx adds.
@@ -87,6 +89,14 @@ var groups = []group{
 		{
 			letter: "P", long: "mpi", arg: "<0|1>", help: []string{"use MPI to find the other side"},
 			value: func(*options) pflag.Value { return onlyValue("0", "1", noMPI, false) },
+		},
+		{
+			long: "completion", arg: "<shell>", help: []string{"print the completion script of a shell: bash, zsh or fish"},
+			value: func(o *options) pflag.Value { return choiceValue(&o.completion, cmdline.Shells) },
+		},
+		{
+			long: "man", help: []string{"print the manual page, for man -l"},
+			value: func(o *options) pflag.Value { return boolValue(&o.man) },
 		},
 		{
 			long: "version", help: []string{"show the version and the revision of this program"},

@@ -21,21 +21,23 @@ import (
 // this process.
 type options struct {
 	perf.Params
-	host      string
-	port      int
-	ipv6      bool
-	wait      time.Duration
-	cpus      []int
-	loopback  bool
-	batch     []string
-	pcap      string
-	style     report.Style
-	plot      string // the file of --plot
-	quiet     bool
-	help      bool
-	version   bool
-	given     []string // letters or long names of the test options that were set
-	onlyTests bool     // a line of a batch file: test options only
+	host       string
+	port       int
+	ipv6       bool
+	wait       time.Duration
+	cpus       []int
+	loopback   bool
+	batch      []string
+	pcap       string
+	style      report.Style
+	plot       string // the file of --plot
+	quiet      bool
+	help       bool
+	version    bool
+	man        bool
+	completion string
+	given      []string // letters or long names of the test options that were set
+	onlyTests  bool     // a line of a batch file: test options only
 }
 
 func newOptions() *options {

@@ -38,6 +38,14 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	if o.help {
 		return writeUsage(stdout, newOptions())
 	}
+	switch {
+	case o.completion != "":
+		_, err := io.WriteString(stdout, describe().Completion(o.completion))
+		return err
+	case o.man:
+		_, err := io.WriteString(stdout, describe().Man())
+		return err
+	}
 	if o.version {
 		v := cmdline.BuildOf(cmdline.Info())
 		_, err := fmt.Fprintf(stdout, "ucx_perftest of goucx %s, revision %s, %s %s\n", v.Version, v.ShortRevision(), v.Go, v.Platform)

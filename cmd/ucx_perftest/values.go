@@ -41,6 +41,8 @@ const (
 type value struct {
 	get func() string
 	set func(string) error
+	// words are the values that a shell completes; nil: others.
+	words []string
 }
 
 func (v value) String() string     { return v.get() }
@@ -49,7 +51,7 @@ func (v value) Type() string       { return "" }
 
 // parsed is a value of type T at p, which parse reads and format writes.
 func parsed[T any](p *T, format func(T) string, parse func(string) (T, error)) pflag.Value {
-	return value{func() string { return format(*p) }, func(s string) (err error) {
+	return value{get: func() string { return format(*p) }, set: func(s string) (err error) {
 		*p, err = parse(s)
 		if n, ok := errors.AsType[*strconv.NumError](err); ok {
 			return n.Err // without strconv's function names
@@ -58,19 +60,26 @@ func parsed[T any](p *T, format func(T) string, parse func(string) (T, error)) p
 	}}
 }
 
+// withWords returns v with the values that a shell completes.
+func withWords(v pflag.Value, words string) pflag.Value {
+	w := v.(value)
+	w.words = strings.Fields(words)
+	return w
+}
+
 // itself formats text.
 func itself(s string) string { return s }
 
 // errorValue is an option that always fails with err.
 func errorValue(err error) pflag.Value {
-	return value{func() string { return "" }, func(string) error { return err }}
+	return value{get: func() string { return "" }, set: func(string) error { return err }}
 }
 
 // onlyValue is an option with one meaning, which the words of only spell. UCX knows the others too,
 // which are refused with the reason why. pair allows "a,b".
 func onlyValue(only, others, why string, pair bool) pflag.Value {
 	accepted := strings.Fields(only)
-	return value{func() string { return accepted[0] }, func(s string) error {
+	return value{words: accepted, get: func() string { return accepted[0] }, set: func(s string) error {
 		parts := []string{s}
 		if pair {
 			parts = strings.SplitN(s, ",", 2)
@@ -99,10 +108,16 @@ func stringValue(p *string) pflag.Value {
 
 // testValue is the name of a test in the table.
 func testValue(p *string) pflag.Value {
-	return parsed(p, itself, func(s string) (string, error) {
+	var names []string
+	for _, t := range perf.Tests() {
+		if !t.Later {
+			names = append(names, t.Name)
+		}
+	}
+	return withWords(parsed(p, itself, func(s string) (string, error) {
 		_, err := perf.Lookup(s)
 		return s, err
-	})
+	}), strings.Join(names, " "))
 }
 
 // int64Value and intValue leave range checks to perf.
@@ -172,12 +187,12 @@ func durationValue(p *time.Duration) pflag.Value {
 }
 
 func choiceValue(p *string, from string) pflag.Value {
-	return parsed(p, itself, func(s string) (string, error) {
+	return withWords(parsed(p, itself, func(s string) (string, error) {
 		if !contains(strings.Fields(from), s) {
 			return *p, fmt.Errorf("known are %s", from)
 		}
 		return s, nil
-	})
+	}), from)
 }
 
 // errorModeValue takes UCX's modes of endpoints. All but none are one here.
@@ -188,12 +203,12 @@ func errorModeValue(p *bool) pflag.Value {
 		}
 		return "none"
 	}
-	return parsed(p, format, func(s string) (bool, error) {
+	return withWords(parsed(p, format, func(s string) (bool, error) {
 		if !contains(strings.Fields(errorModes), s) {
 			return *p, fmt.Errorf("known are %s", errorModes)
 		}
 		return s != "none", nil
-	})
+	}), errorModes)
 }
 
 // waitModeValue selects whether waits block.
@@ -204,18 +219,18 @@ func waitModeValue(p *bool) pflag.Value {
 		}
 		return "poll"
 	}
-	return parsed(p, format, func(s string) (bool, error) {
+	return withWords(parsed(p, format, func(s string) (bool, error) {
 		if s != "poll" && s != "sleep" {
 			return *p, errors.New("known are poll sleep")
 		}
 		return s == "sleep", nil
-	})
+	}), "poll sleep")
 }
 
 // layoutValue parses UCX's names for both APIs; contig is the default.
 func layoutValue(p *perf.Layout) pflag.Value {
 	format := func(l perf.Layout) string { return string(l) }
-	return parsed(p, format, func(s string) (perf.Layout, error) {
+	return withWords(parsed(p, format, func(s string) (perf.Layout, error) {
 		switch l := perf.Layout(s); l {
 		case perf.Short, perf.Bcopy, perf.Zcopy:
 			return l, nil
@@ -226,7 +241,7 @@ func layoutValue(p *perf.Layout) pflag.Value {
 		default:
 			return *p, errors.New("known are short bcopy zcopy contig")
 		}
-	})
+	}), "short bcopy zcopy contig")
 }
 
 // maxPieces bounds a list before it is created; perf has its own limit.
@@ -241,7 +256,7 @@ func sizesValue(p *[]int64) pflag.Value {
 		}
 		return strings.Join(words, ",")
 	}
-	return value{func() string { return format(*p) }, func(s string) error {
+	return value{get: func() string { return format(*p) }, set: func(s string) error {
 		var list []int64
 		for item := range strings.SplitSeq(s, ",") {
 			size, times, repeated := strings.Cut(item, ":")
