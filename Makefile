@@ -1,12 +1,15 @@
 # One line per target; what takes longer to say stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help build demo quick check test nightly ci bench bench-ucx compare-ucx instructions mutants shape cover fmt generate
+.PHONY: help build plot demo quick check test nightly ci bench bench-ucx compare-ucx instructions mutants shape cover fmt generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
 
 build: ## build the commands into bin/, static binaries without cgo
 	CGO_ENABLED=0 go build -buildvcs=auto -o bin/ ./cmd/...
+
+plot: ## build ucx_plot, a module of its own, into bin/ too
+	CGO_ENABLED=0 go build -C cmd/ucx_plot -o ../../bin/ .
 
 demo: ## build, then measure tag latency between two processes over shared memory
 	@scripts/demo

@@ -42,8 +42,28 @@ need() {
 # quiet drops the lines of go test about packages with nothing to run; use in a pipe.
 quiet() { grep -v 'no test files\|no tests to run' || true; }
 
-tool() { go tool -modfile=tools/go.mod "$@"; }
-golangci() { go tool -modfile=tools/golangci/go.mod golangci-lint "$@"; }
+root=$PWD
+tool() { go tool -modfile="$root/tools/go.mod" "$@"; }
+golangci() { go tool -modfile="$root/tools/golangci/go.mod" golangci-lint "$@"; }
+
+# nested_modules lists the folders of the modules below the root, code_modules those of them that
+# have packages: not those of the tools' versions.
+nested_modules() { find . -mindepth 2 \( -name testdata -o -name .git -o -name bin \) -prune -o -name go.mod -printf '%h\n' | sort; }
+code_modules() {
+	local dir
+	for dir in $(nested_modules); do
+		[ -z "$(find "$dir" -name '*.go' -print -quit)" ] || echo "$dir"
+	done
+}
+
+# in_folders "DIR..." COMMAND... runs the command in each folder, also after it has failed in one.
+in_folders() {
+	local dir failed=0
+	for dir in $1; do
+		(cd "$dir" && "${@:2}") || { echo "in $dir"; failed=1; }
+	done
+	return $failed
+}
 
 # product_packages lists all packages but the whole-program tests.
 product_packages() { go list ./... | grep -v "^$(go list -m)/test\(/\|\$\)"; }

@@ -77,7 +77,7 @@ func mappedBytes(t *testing.T) int64 {
 	b, err := os.ReadFile("/proc/self/status")
 	require.NoError(t, err)
 	var total int64
-	for _, l := range strings.Split(string(b), "\n") {
+	for l := range strings.SplitSeq(string(b), "\n") {
 		for _, name := range []string{"RssFile:", "RssShmem:"} {
 			if v, ok := strings.CutPrefix(l, name); ok {
 				var k int64

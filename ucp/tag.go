@@ -220,7 +220,7 @@ func (w *thread) refusesRecv() ucs.Status {
 	if w.life.closing() {
 		return ucs.Closed
 	}
-	return w.ctx.features.has(FeatureTag)
+	return w.matching.lacking
 }
 
 // tagRecvShared is TagRecv.
@@ -228,7 +228,8 @@ func (w *thread) refusesRecv() ucs.Status {
 //go:noinline
 func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 	w.owner.lockShared()
-	if st := w.refusesRecv(); st != ucs.OK {
+	if w.life.closing() || w.matching.lacking != ucs.OK {
+		st := w.refusesRecv()
 		w.unlockShared()
 		return RecvRequest{w.refuse(request.TagRecv, Endpoint{}, st)}
 	}

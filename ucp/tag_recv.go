@@ -17,7 +17,8 @@ type matching struct {
 	unexpQueue tagmatch.Unexpected
 	unexpected []unexpected // unexpected messages, by their id in unexpQueue
 	budget     budget
-	rejecting  bool // unmatched messages are refused, because the worker is closing
+	rejecting  bool       // unmatched messages are refused, because the worker is closing
+	lacking    ucs.Status // with which receives are refused, because the context has no FeatureTag
 }
 
 // recvOp is the slot of a receive. Its tag and length are the result. A fetch that completes has

@@ -127,6 +127,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	if c.UnexpectedBudget > 0 {
 		w.t.matching.budget.limit = uint64(c.UnexpectedBudget)
 	}
+	w.t.matching.lacking = x.features.has(FeatureTag)
 	w.openIfaces(domains)
 	w.t.polling.ifaces = w.t.ifaces
 	if len(w.t.ifaces) == 0 {

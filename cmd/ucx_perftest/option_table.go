@@ -119,6 +119,10 @@ var groups = []group{
 			value: func(o *options) pflag.Value { return boolValue(&o.style.Percentiles) },
 		},
 		{
+			long: "plot", arg: "<file>", help: []string{"draw the results with ucx_plot as <file>, an SVG"},
+			value: func(o *options) pflag.Value { return parsed(&o.plot, itself, svgName) },
+		},
+		{
 			letter: "q", long: "quiet", line: true, help: []string{"print no notes and warnings"},
 			value: func(o *options) pflag.Value { return boolValue(&o.quiet) },
 		},

@@ -30,6 +30,7 @@ type options struct {
 	batch     []string
 	pcap      string
 	style     report.Style
+	plot      string // the file of --plot
 	quiet     bool
 	help      bool
 	version   bool

@@ -84,6 +84,12 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 		}()
 	}
 	s.config.Verbs = soft.New(devices)
+	if o.plot != "" {
+		if s.picture, err = newPicture(o, stderr); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.picture.draw()) }()
+	}
 	switch {
 	case o.loopback:
 		return s.loopback()

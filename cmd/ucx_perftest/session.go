@@ -22,7 +22,8 @@ type session struct {
 	*options
 	plan           *plan
 	config         perf.Config
-	shown          bool // the header is printed
+	picture        *picture // nil without --plot
+	shown          bool     // the header is printed
 	stdout, stderr io.Writer
 }
 
@@ -77,6 +78,9 @@ func (s *session) form() report.Form {
 	f := report.New(s.stdout, s.style)
 	if isTerminal(s.stdout) && !s.style.CSV && !s.style.JSON {
 		f = report.WithProgress(f, s.stdout)
+	}
+	if s.picture != nil {
+		f = s.picture.form(f)
 	}
 	return f
 }

@@ -32,6 +32,9 @@ func TestLoad(t *testing.T) {
 		"a/a_arm64.s":          "",
 		"a/testdata/bad.go":    "not Go at all",
 		"a/a_external_test.go": "package a_test\n",
+		"n/go.mod":             "module example.com/m/n\n\ngo 1.26.0\n",
+		"n/b/b.go":             "// Package b is b.\npackage b\n",
+		"tools/go.mod":         "module example.com/m/tools\n\ngo 1.26.0\n",
 	} {
 		full := filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
@@ -40,10 +43,16 @@ func TestLoad(t *testing.T) {
 	module, pkgs, err := Load(dir)
 	require.NoError(t, err)
 	require.Equal(t, "example.com/m", module)
-	require.Len(t, pkgs, 1)
+	require.Len(t, pkgs, 2)
 	require.Equal(t, "a", pkgs[0].Path)
 	require.Equal(t, "a", pkgs[0].Name)
 	require.Len(t, pkgs[0].Files, 3)
 	require.Equal(t, []string{"a_arm64.s"}, pkgs[0].Assembly)
 	require.Equal(t, []Import{{"unsafe", true}}, pkgs[0].Files[2].Imports)
+	require.Equal(t, "n/b", pkgs[1].Path)
+	require.Equal(t, filepath.Join("n", "b", "b.go"), pkgs[1].Files[0].Name)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "n", "go.mod"), []byte("module example.com/other\n\ngo 1.26.0\n"), 0o644))
+	_, _, err = Load(dir)
+	require.ErrorContains(t, err, "module example.com/other is nested in example.com/m and not named so")
 }

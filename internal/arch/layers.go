@@ -27,6 +27,7 @@ const (
 	testify     = "github.com/stretchr/testify"
 	histogram   = "github.com/HdrHistogram/hdrhistogram-go"
 	progressbar = "github.com/schollz/progressbar/v3"
+	gonumPlot   = "gonum.org/v1/plot"
 )
 
 // Layers is the import table, from the lowest layer to the highest.
@@ -220,6 +221,12 @@ var Layers = []Layer{
 		"benchmarks are handed their transports, so that they measure any of them",
 	},
 
+	{
+		"cmd/ucx_plot",
+		[]string{"perf", "perf/report", "internal/cmdline"},
+		[]string{pflag, gonumPlot},
+		"it draws results and measures nothing; its module keeps gonum/plot out of goucx's",
+	},
 	{
 		"cmd/...",
 		[]string{"..."},

@@ -2,6 +2,7 @@ package arch
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,9 +10,11 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -52,9 +55,32 @@ func (f File) Base() string { return filepath.Base(f.Name) }
 // IsTest reports whether the file is a test file.
 func (f File) IsTest() bool { return strings.HasSuffix(f.Name, "_test.go") }
 
-// Load lists the module's packages with the go command, run in dir, and parses their files. It
-// also returns the module's path.
+// Load lists the packages of the module in dir, and of the modules nested in it, and parses their
+// files. It also returns the module's path, below which a nested module has the path of its folder.
 func Load(dir string) (module string, pkgs []*Package, err error) {
+	module, pkgs, err = loadModule(dir, "")
+	if err != nil {
+		return "", nil, err
+	}
+	err = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != dir && slices.Contains([]string{".git", "testdata", "bin"}, d.Name()):
+			return filepath.SkipDir
+		case d.Name() != "go.mod" || filepath.Dir(path) == filepath.Clean(dir):
+			return nil
+		}
+		_, nested, err := loadModule(filepath.Dir(path), module)
+		pkgs = append(pkgs, nested...)
+		return err
+	})
+	return module, pkgs, err
+}
+
+// loadModule lists the packages of one module with the go command. Their paths are those below the
+// module root, "" for the listed one itself.
+func loadModule(dir, root string) (module string, pkgs []*Package, err error) {
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Dir,Module", "./...")
 	cmd.Dir = dir
 	var stderr bytes.Buffer
@@ -74,7 +100,10 @@ func Load(dir string) (module string, pkgs []*Package, err error) {
 			return "", nil, fmt.Errorf("read go list: %w", err)
 		}
 		module = l.Module.Path
-		rel, _ := below(module, l.ImportPath)
+		rel, inside := below(cmp.Or(root, module), l.ImportPath)
+		if !inside {
+			return "", nil, fmt.Errorf("%s: module %s is nested in %s and not named so", dir, module, root)
+		}
 		p, err := parseDir(l.Dir, rel)
 		if err != nil {
 			return "", nil, err

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 )
 
 // allowFile is the allow-list, below the module's root.
@@ -34,7 +35,8 @@ func setting(args []string, goarch string) string {
 	}
 }
 
-// run requires the module's root as the working directory; it passes args to go test.
+// run requires the module's root as the working directory; it passes args to go test. The first of
+// them may be -C=DIR, for a nested module.
 func run(args []string, stdout, stderr io.Writer) error {
 	text, err := os.ReadFile(filepath.FromSlash(allowFile))
 	if err != nil {
@@ -49,7 +51,11 @@ func run(args []string, stdout, stderr io.Writer) error {
 		return fmt.Errorf("go list -m: %w", err)
 	}
 
-	cmd := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	line := append([]string{"test", "-json"}, args...)
+	if len(args) > 0 && strings.HasPrefix(args[0], "-C=") {
+		line[1], line[2] = line[2], line[1] // the go command wants it first
+	}
+	cmd := exec.Command("go", line...)
 	cmd.Stderr = stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -274,6 +275,28 @@ func TestJSONLines(t *testing.T) {
 	assert.True(t, o.Final)
 	assert.Equal(t, 64, o.Result.StampEvery)
 	assert.Equal(t, 32, o.Result.Window)
+}
+
+// ReadJSON reads what the form prints, and names a line that is something else.
+func TestReadJSON(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "rows.json"))
+	require.NoError(t, err)
+	rows, err := ReadJSON(bytes.NewReader(text))
+	require.NoError(t, err)
+	require.Len(t, rows, bytes.Count(text, []byte("\n")))
+	last := rows[1]
+	assert.True(t, last.Final)
+	assert.Nil(t, rows[0].Result)
+	assert.Equal(t, 0.388, last.LatencyUsec.Overall)
+	assert.Equal(t, 2.01, last.Result.Percentiles["p99.9"])
+	assert.Equal(t, "shm/memory", last.Result.Transports)
+	for text, want := range map[string]string{
+		"{}":                                   "line 1 is no result of ucx_perftest --json: it names no test",
+		"\n{\"test\":\"tag_lat\"}\n| Test |\n": "line 3 is no result of ucx_perftest --json: invalid character '|'",
+	} {
+		_, err := ReadJSON(strings.NewReader(text))
+		require.ErrorContains(t, err, want)
+	}
 }
 
 func TestThousands(t *testing.T) {

@@ -1,7 +1,11 @@
 package report
 
 import (
+	"bufio"
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 
 	"github.com/goucx/goucx/perf"
 )
@@ -16,31 +20,36 @@ type jsonForm struct {
 	last  perf.Report
 }
 
-type jsonPair struct {
+// JSONMeans are a mean since the last row and one since the start of the run.
+type JSONMeans struct {
 	Average float64 `json:"average"`
 	Overall float64 `json:"overall"`
 }
 
-type jsonLatency struct {
+// JSONLatency is the time of a message in microseconds. Percentile is that of Rank, in percent.
+type JSONLatency struct {
 	Rank       float64 `json:"rank"`
 	Percentile float64 `json:"percentile"`
-	jsonPair
+	JSONMeans
 }
 
-type jsonRow struct {
-	Names        []string     `json:"names,omitempty"`
-	Test         string       `json:"test"`
-	Final        bool         `json:"final"`
-	Thread       *int         `json:"thread,omitempty"`
-	Iterations   int64        `json:"iterations"`
-	ElapsedSec   float64      `json:"elapsed_s"`
-	LatencyUsec  jsonLatency  `json:"latency_usec"`
-	BandwidthMiB jsonPair     `json:"bandwidth_mib_s"`
-	MessageRate  jsonPair     `json:"message_rate"`
-	Result       *jsonDetails `json:"result,omitempty"`
+// JSONRow is one object of the JSON form. Final objects have a Result. Thread is nil in the rows
+// of the whole run.
+type JSONRow struct {
+	Names        []string    `json:"names,omitempty"`
+	Test         string      `json:"test"`
+	Final        bool        `json:"final"`
+	Thread       *int        `json:"thread,omitempty"`
+	Iterations   int64       `json:"iterations"`
+	ElapsedSec   float64     `json:"elapsed_s"`
+	LatencyUsec  JSONLatency `json:"latency_usec"`
+	BandwidthMiB JSONMeans   `json:"bandwidth_mib_s"`
+	MessageRate  JSONMeans   `json:"message_rate"`
+	Result       *JSONResult `json:"result,omitempty"`
 }
 
-type jsonDetails struct {
+// JSONResult describes a whole run. Size is in bytes, Percentiles are in microseconds.
+type JSONResult struct {
 	API         string             `json:"api"`
 	Transports  string             `json:"transport"`
 	Size        int64              `json:"size"`
@@ -49,6 +58,28 @@ type jsonDetails struct {
 	Percentiles map[string]float64 `json:"percentiles_usec"`
 	Samples     int64              `json:"samples"`
 	Params      perf.Params        `json:"params"`
+}
+
+// ReadJSON reads the objects of the JSON form from r, one a line. Empty lines are skipped. An error
+// names the line that is no such object.
+func ReadJSON(r io.Reader) ([]JSONRow, error) {
+	var rows []JSONRow
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := bytes.TrimSpace(lines.Bytes())
+		if len(line) == 0 {
+			continue
+		}
+		var row JSONRow
+		if err := json.Unmarshal(line, &row); err != nil {
+			return nil, fmt.Errorf("line %d is no result of ucx_perftest --json: %w", n, err)
+		}
+		if row.Test == "" {
+			return nil, fmt.Errorf("line %d is no result of ucx_perftest --json: it names no test", n)
+		}
+		rows = append(rows, row)
+	}
+	return rows, lines.Err()
 }
 
 // Header prints nothing: objects contain their keys.
@@ -71,7 +102,7 @@ func (j *jsonForm) Row(r perf.Report) {
 // End prints the result.
 func (j *jsonForm) End(r *perf.Result) {
 	o := j.row()
-	o.Result = &jsonDetails{
+	o.Result = &JSONResult{
 		API: r.Test.API.String(), Transports: r.Transports, Size: r.Params.Size(), Window: r.Window, StampEvery: r.StampEvery,
 		Percentiles: map[string]float64{"p50": micro(r.P50), "p99": micro(r.P99), "p99.9": micro(r.P999), "max": micro(r.Max)},
 		Samples:     r.Samples, Params: r.Params,
@@ -79,22 +110,22 @@ func (j *jsonForm) End(r *perf.Result) {
 	j.print(o)
 }
 
-func (j *jsonForm) row() *jsonRow {
+func (j *jsonForm) row() *JSONRow {
 	r := j.last
 	var thread *int
 	if j.run.ThreadCount > 1 && !r.Sum {
 		thread = &r.Thread
 	}
-	return &jsonRow{
+	return &JSONRow{
 		Thread: thread,
 		Names:  j.names, Test: j.run.Test, Final: r.Final, Iterations: r.Iterations, ElapsedSec: r.Elapsed.Seconds(),
-		LatencyUsec:  jsonLatency{j.run.Rank, micro(r.Percentile), jsonPair{micro(r.LatencyMoment), micro(r.LatencyTotal)}},
-		BandwidthMiB: jsonPair{mebi(r.BytesMoment), mebi(r.BytesTotal)},
-		MessageRate:  jsonPair{r.MessagesMoment, r.MessagesTotal},
+		LatencyUsec:  JSONLatency{j.run.Rank, micro(r.Percentile), JSONMeans{micro(r.LatencyMoment), micro(r.LatencyTotal)}},
+		BandwidthMiB: JSONMeans{mebi(r.BytesMoment), mebi(r.BytesTotal)},
+		MessageRate:  JSONMeans{r.MessagesMoment, r.MessagesTotal},
 	}
 }
 
-func (j *jsonForm) print(o *jsonRow) {
+func (j *jsonForm) print(o *JSONRow) {
 	b, err := json.Marshal(o)
 	if err != nil {
 		j.err = err

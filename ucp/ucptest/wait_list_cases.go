@@ -67,7 +67,8 @@ func listKinds(t *testing.T, p *Pair) {
 			p.AB.TagSendUint64(1, tag).Any(), p.AB.TagSendSync([]byte("sync"), tag|synced).Any(),
 			p.A.TagRecv(make([]byte, 5), tag|expected, exact).Any(), p.A.TagRecv(make([]byte, 8), tag|arrived, exact).Any(),
 			k.PutUint64(uint64(round)+7, 16).Any(), k.GetUint64(24).Any(),
-			word.FetchAdd(2).Any(), p.AB.Flush().Any(), old.Any(), {},
+			word.FetchAdd(2).Any(), p.AB.Flush().Any(), old.Any(),
+			{},
 		}
 		for i := range want {
 			want[i].Index = i
@@ -90,7 +91,7 @@ func listKinds(t *testing.T, p *Pair) {
 			for range total {
 				r, err := ucp.WaitAny(p.deadline, rs)
 				if r.Index < 0 || !errors.Is(err, r.Err) || rs[r.Index] != (ucp.AnyRequest{}) {
-					return fmt.Errorf("%+v, %v", r, err)
+					return fmt.Errorf("%+v: %w", r, err)
 				}
 				out[r.Index] = r
 			}
@@ -348,7 +349,7 @@ func listRound(p *Pair, b *ucp.Worker, ab ucp.Endpoint, tag ucp.Tag, n int) erro
 			}
 		}
 	})
-	for seen := 0; seen < n; seen++ {
+	for range n {
 		r, err := ucp.WaitAny(p.deadline, rs)
 		switch {
 		case r.Index < 0:

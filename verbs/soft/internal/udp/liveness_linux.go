@@ -215,8 +215,9 @@ func (u *Socket) Unanswered(peer *Peer, qpn verbs.QPN) bool {
 		return now.Sub(q.begunAt) >= probeRetry && now.Sub(q.begunAt) < maxPause
 	case inquiryRefused:
 		return now.Sub(q.refusedAt) < maxPause
+	default: // inquiryPresent, inquiryGone
+		return false
 	}
-	return false
 }
 
 // inquire probes a queue pair until the answers are conclusive, or PeerState is not called any more.
