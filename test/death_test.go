@@ -216,20 +216,21 @@ func TestDeathTable(t *testing.T) {
 		if !regexp.MustCompile(words).MatchString(event.name) {
 			continue
 		}
-		row := "| " + event.name + " |"
+		var row strings.Builder
+		row.WriteString("| " + event.name + " |")
 		for _, c := range []struct {
 			tls      string
 			settings []string
 		}{{"shm", nil}, {"rc", nil}, {"rc", fastestDeath}, {"ud", nil}, {"ud", fastestDeath}} {
 			if c.tls == "shm" && (event.far || event.slow) {
-				row += map[bool]string{true: " |", false: " never |"}[event.far]
+				row.WriteString(map[bool]string{true: " |", false: " never |"}[event.far])
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, %s, %d settings", event.name, c.tls, len(c.settings)), func(t *testing.T) {
-				row += " " + event.measure(t, c.tls, c.settings) + " |"
+				row.WriteString(" " + event.measure(t, c.tls, c.settings) + " |")
 			})
 		}
-		rows = append(rows, row)
+		rows = append(rows, row.String())
 	}
 	fmt.Println(strings.Join(rows, "\n"))
 }

@@ -131,7 +131,7 @@ func (c *chart) panel(all []*series) (*plot.Plot, plot.Legend) {
 	// One size each: the percentiles are the axis, and not one line each.
 	nominal := c.value == nil && !slices.ContainsFunc(all, func(s *series) bool { return !s.single() })
 	lowest, highest := math.Inf(1), 0.0
-	add := func(points plotter.XYs, i, dashes int) plot.Thumbnailer {
+	add := func(points plotter.XYs, i, dashes int) []plot.Thumbnailer {
 		points = slices.DeleteFunc(points, func(xy plotter.XY) bool { return !(xy.Y > 0) || math.IsInf(xy.Y, 0) })
 		for _, xy := range points {
 			lowest, highest = min(lowest, xy.Y), max(highest, xy.Y)
@@ -140,13 +140,16 @@ func (c *chart) panel(all []*series) (*plot.Plot, plot.Legend) {
 		line.Color, line.Width, line.Dashes = plotutil.Color(i), vg.Points(1.5), plotutil.Dashes(dashes)
 		dots := &plotter.Scatter{XYs: points, GlyphStyle: plotter.DefaultGlyphStyle}
 		dots.Color, dots.Shape, dots.Radius = plotutil.Color(i), vgdraw.CircleGlyph{}, vg.Points(2)
+		if round := i / len(plotutil.SoftColors); round > 0 { // the colors repeat
+			dots.Shape, dots.Radius = plotutil.Shape(round), vg.Points(3)
+		}
 		if len(points) > 0 { // an empty line has no range
 			p.Add(line, dots)
 		}
-		return line
+		return []plot.Thumbnailer{line, dots}
 	}
 	for i, s := range all {
-		var thumb plot.Thumbnailer
+		var thumbs []plot.Thumbnailer
 		switch {
 		case nominal:
 			for _, r := range s.rows {
@@ -154,16 +157,16 @@ func (c *chart) panel(all []*series) (*plot.Plot, plot.Legend) {
 				for x, name := range percentiles {
 					points = append(points, plotter.XY{X: float64(x), Y: r.Result.Percentiles[name]})
 				}
-				thumb = add(points, i, 0)
+				thumbs = add(points, i, 0)
 			}
 		case c.value == nil:
 			for d := len(percentiles) - 1; d >= 0; d-- { // the last thumbnail is the full line
-				thumb = add(s.points(func(r *report.JSONRow) float64 { return r.Result.Percentiles[percentiles[d]] }), i, d)
+				thumbs = add(s.points(func(r *report.JSONRow) float64 { return r.Result.Percentiles[percentiles[d]] }), i, d)
 			}
 		default:
-			thumb = add(s.points(c.value), i, 0)
+			thumbs = add(s.points(c.value), i, 0)
 		}
-		legend.Add(s.label, thumb)
+		legend.Add(s.label, thumbs...)
 	}
 	if nominal {
 		p.Title.Text = c.name

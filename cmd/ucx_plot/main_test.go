@@ -27,7 +27,7 @@ var (
 // svg is what a test sees of a picture.
 type svg struct {
 	texts []string
-	dots  int // circles, one for each result
+	dots  int // circles, one for each result and one for each line in a legend
 }
 
 func parse(t *testing.T, picture []byte) svg {
@@ -93,7 +93,7 @@ func TestCharts(t *testing.T) {
 		assert.Contains(t, s.texts, want)
 	}
 	// Six latencies, four percentiles of each, and of the bandwidths three and the sum of two threads.
-	assert.Equal(t, 6+6*4+4, s.dots)
+	assert.Equal(t, 6+6*4+4+3*2, s.dots)
 }
 
 // -c chooses charts, for tests of any kind.
@@ -102,7 +102,7 @@ func TestChosenCharts(t *testing.T) {
 	assert.Contains(t, s.texts, "rate over message size")
 	assert.Contains(t, s.texts, "messages/s")
 	assert.NotContains(t, s.texts, "percentiles over message size")
-	assert.Equal(t, 2*(6+4)-1, s.dots, "a message of no bytes has no bandwidth")
+	assert.Equal(t, 2*(6+4)-1+2*4, s.dots, "a message of no bytes has no bandwidth")
 }
 
 // Results of one size have their percentiles along the axis.
@@ -111,7 +111,7 @@ func TestOneSize(t *testing.T) {
 	assert.Contains(t, s.texts, "percentiles")
 	assert.NotContains(t, s.texts, "percentiles over message size")
 	assert.Contains(t, s.texts, "tag_lat shm/memory")
-	assert.Equal(t, 2+2*4, s.dots)
+	assert.Equal(t, 2+2*4+2*2, s.dots)
 }
 
 // Two files have lines of their own, whatever they have in common.
@@ -121,7 +121,7 @@ func TestFiles(t *testing.T) {
 	s := plotted(t, lines(t, shm, `"lat_`), "-c", "latency", "-", again)
 	assert.Contains(t, s.texts, "stdin tag_lat shm/memory")
 	assert.Contains(t, s.texts, again+" tag_lat shm/memory")
-	assert.Equal(t, 8, s.dots)
+	assert.Equal(t, 8+2, s.dots)
 }
 
 // The points of a line are the results, in the order of their sizes.
@@ -148,8 +148,8 @@ func TestPoints(t *testing.T) {
 // What cannot be drawn on a logarithmic axis is left out, and the rest drawn.
 func TestNothingMeasured(t *testing.T) {
 	const zero = `{"test":"tag_bw","final":true,"result":{"size":0,"params":{"test":"tag_bw","sizes":[0]}}}` + "\n"
-	assert.Zero(t, plotted(t, zero).dots)
-	assert.Equal(t, 3, plotted(t, zero+lines(t, shm, `"bw_`)).dots)
+	assert.Equal(t, 1, plotted(t, zero).dots)
+	assert.Equal(t, 3+1+1, plotted(t, zero+lines(t, shm, `"bw_`)).dots)
 }
 
 func TestRefused(t *testing.T) {
@@ -214,5 +214,5 @@ func TestWithPerftest(t *testing.T) {
 	s := parse(t, picture)
 	assert.Contains(t, s.texts, "tag_lat self/memory0")
 	assert.Contains(t, s.texts, "tag_bw self/memory0")
-	assert.Equal(t, 2+2*4+1, s.dots)
+	assert.Equal(t, 2+2*4+1+3, s.dots)
 }

@@ -105,8 +105,8 @@ func closedEndpoint(t *testing.T, p *Pair) {
 	}
 }
 
-// errLongCause is a cause of more than 200 bytes, which end within a character.
-var errLongCause = errors.New("a" + strings.Repeat("ä", 150))
+// errLong is a cause of more than 200 bytes, which end within a character.
+var errLong = errors.New("a" + strings.Repeat("ä", 150))
 
 // waitsFor posts, at B, receives that wait for messages of e, an endpoint of A: two matched ones
 // that arrive by rendezvous, one that was removed from matching, and an active message that a
@@ -143,7 +143,7 @@ func abortOne(t *testing.T, p *Pair) {
 	if p.mode == ucp.ThreadMulti {
 		t.Skip("with the peer driven all the time a message does not stay by half")
 	}
-	for _, cause := range []error{errCause, errLongCause, nil} {
+	for _, cause := range []error{errCause, errLong, nil} {
 		e := p.Connect(p.A, p.B)
 		require.NoError(t, p.Wait(p.AB.TagSend(nil, 1)))
 		p.MustRecv(p.B.TagRecv(nil, 1, exact))
@@ -188,7 +188,7 @@ func abortLast(t *testing.T, p *Pair) {
 	if p.Alone() {
 		t.Skip("the endpoint of a worker to itself is at both sides")
 	}
-	for round, cause := range []error{errCause, errLongCause, nil} {
+	for round, cause := range []error{errCause, errLong, nil} {
 		failed := make(chan error, 2)
 		e, err := p.B.NewEndpoint(p.A.Address(), ucp.EndpointConfig{OnFailure: func(_ ucp.Endpoint, err error) { failed <- err }})
 		require.NoError(t, err)
@@ -238,7 +238,7 @@ func requireAborted(t *testing.T, err, cause error, what string, args ...any) {
 	require.ErrorContains(t, err, "aborted the endpoint", append([]any{what}, args...)...)
 	switch {
 	case cause == nil:
-	case errors.Is(cause, errLongCause):
+	case errors.Is(cause, errLong):
 		require.ErrorContains(t, err, "a"+strings.Repeat("ä", 99), append([]any{what}, args...)...)
 		require.NotContains(t, err.Error(), "\uFFFD")
 		require.NotContains(t, err.Error(), strings.Repeat("ä", 100))
