@@ -2,6 +2,9 @@ package perf
 
 import "errors"
 
+// ErrInterrupted ends a run after Config.Interrupt.
+var ErrInterrupted = errors.New("interrupted")
+
 // ErrNotSupportedYet: UCX's tool supports it, goucx does not yet. It wraps errors.ErrUnsupported.
 var ErrNotSupportedYet error = notYet{}
 

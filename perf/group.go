@@ -37,13 +37,17 @@ type link struct {
 	watched bool
 	err     error
 	done    chan struct{}
+	// interrupt is Config.Interrupt.
+	interrupt <-chan struct{}
 
 	mu    sync.Mutex // guards the following fields
 	found error      // the reason why done is closed
 	after map[*func()]struct{}
 }
 
-func newLink(g Group) *link { return &link{g: g, done: make(chan struct{})} }
+func newLink(c *Config, g Group) *link {
+	return &link{g: g, done: make(chan struct{}), interrupt: c.Interrupt}
+}
 
 // Deadline implements context.Context; there is no deadline.
 func (l *link) Deadline() (time.Time, bool) { return time.Time{}, false }
@@ -70,6 +74,11 @@ func (l *link) check() error {
 		if err := l.g.Err(); err != nil {
 			l.fail(err)
 		}
+	}
+	select {
+	case <-l.interrupt:
+		l.fail(ErrInterrupted)
+	default:
 	}
 	select {
 	case <-l.done:

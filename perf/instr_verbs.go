@@ -10,7 +10,7 @@ func openCountedSend(cfg Config) (run func(n int) error, closeAll func() error, 
 	if err != nil {
 		return nil, nil, err
 	}
-	a, b, err := openSides(&cfg, newLink(rte.Loop{}), &p, t)
+	a, b, err := openSides(&cfg, newLink(&Config{}, rte.Loop{}), &p, t)
 	if err != nil {
 		return nil, nil, err
 	}

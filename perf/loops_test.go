@@ -22,7 +22,7 @@ func alone(t testing.TB, p Params) (kernel, *stamps) {
 	row, err := Lookup(p.Test)
 	require.NoError(t, err)
 	c := &Config{Providers: transports.All(), Verbs: soft.New(soft.Config{Link: soft.LinkInproc})}
-	k, err := open(c, newLink(rte.Loop{}), &p, row)
+	k, err := open(c, newLink(&Config{}, rte.Loop{}), &p, row)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, k.close()) })
 	return k, newStamps(c, &p, row)
@@ -154,7 +154,7 @@ func TestThreadsEndTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := &team{g: tc.group, p: &Params{ThreadCount: 2}}
 			for _, err := range []error{nil, tc.second} {
-				l := newLink(tc.group)
+				l := newLink(&Config{}, tc.group)
 				m.add(&stuck{l, err}, newScratch(), l)
 			}
 			require.ErrorIs(t, m.phase(1, false), wrong)

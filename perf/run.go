@@ -27,6 +27,9 @@ type Config struct {
 	// CPUs are the processors to which this process is bound; each of the two threads of a verbs
 	// test gets one. nil: no binding.
 	CPUs []int
+	// Interrupt ends the run when it is closed, within an Interval: Run returns ErrInterrupted, on the
+	// measuring side with the Result of what ran, if anything did. nil: no interruption.
+	Interrupt <-chan struct{}
 	// Connected receives the transports and devices that the test uses ("shm/memory"), when its
 	// endpoints exist and before the first message, on both sides; nil: none.
 	Connected func(transports string)
@@ -67,7 +70,8 @@ func settle(k kernel) error {
 }
 
 // Run executes one test. Both sides call it with the same p. It returns a Result on the side with
-// index 0, which measures, and nil on the other. The owner of g reports a local error to the other
+// index 0, which measures, and nil on the other. With an error it returns a Result after ErrInterrupted
+// only. The owner of g reports a local error to the other
 // side.
 func Run(c Config, g Group, p Params) (*Result, error) {
 	if err := p.Check(); err != nil {
@@ -104,7 +108,7 @@ func runOne(c *Config, g Group, p *Params, t Test) (*Result, error) {
 		return nil, fmt.Errorf("clean up %s: %w", p.Test, cerr)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", p.Test, err)
+		return r, fmt.Errorf("run %s: %w", p.Test, err)
 	}
 	return r, nil
 }
@@ -143,6 +147,9 @@ func (m *team) run() (*Result, error) {
 			return nil, err
 		}
 		if err := m.phase(ph.n, ph.measure); err != nil {
+			if ph.measure && g.Index() == 0 {
+				return m.interrupted(err)
+			}
 			return nil, err
 		}
 		if err := g.Barrier(ph.after); err != nil {
@@ -156,7 +163,14 @@ func (m *team) run() (*Result, error) {
 }
 
 // phase executes one thread's part of this side's part of n messages.
-func phase(k kernel, g Group, n int64, measure bool, st *stamps) error {
+func phase(k kernel, g Group, n int64, measure bool, st *stamps) (err error) {
+	defer func() {
+		if e := recover(); e == errReported {
+			err = ErrInterrupted
+		} else if e != nil {
+			panic(e)
+		}
+	}()
 	if n == 0 { // no warm-up: a ping-pong must not begin
 		return nil
 	}

@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -35,13 +36,19 @@ type stamps struct {
 	last     moment
 	final    Report
 	sink     func(Report)
+	// interrupt is Config.Interrupt.
+	interrupt <-chan struct{}
 }
+
+// errReported is the value of the panic by which report ends a measured loop: the loops have no
+// result to check where they take a stamp. phase recovers it.
+var errReported any = errors.New("interrupted at a report")
 
 func newStamps(c *Config, p *Params, t Test) *stamps {
 	every := p.StampStride(t)
 	st := &stamps{
 		scale: cycleNanos(), every: every, lean: every == 1 && t.Pattern != PingPong,
-		bytes: p.Size(), factor: 1, rank: p.Rank, interval: c.Interval, sink: c.Rows,
+		bytes: p.Size(), factor: 1, rank: p.Rank, interval: c.Interval, sink: c.Rows, interrupt: c.Interrupt,
 	}
 	if st.interval == 0 {
 		st.interval = time.Second
@@ -100,10 +107,15 @@ func (s *stamps) tickEach() {
 	}
 }
 
-// report passes a row to the sink.
+// report passes a row to the sink, or ends the loop after an interruption.
 //
 //go:noinline
 func (s *stamps) report() {
+	select {
+	case <-s.interrupt:
+		panic(errReported)
+	default:
+	}
 	now := moment{ucs.Now().Sub(s.start), int64(s.n) * s.every}
 	s.emit(now, false)
 	s.mark = cycles()

@@ -157,7 +157,7 @@ func (g *brokenGroup) Err() error { g.looks++; return g.err }
 // A link looks rarely, keeps the failure, and is a well-behaved context.
 func TestLink(t *testing.T) {
 	g := &brokenGroup{}
-	l := newLink(g)
+	l := newLink(&Config{}, g)
 	for range 10 * linkPeriod {
 		require.NoError(t, l.Err())
 	}
@@ -183,7 +183,7 @@ func TestLink(t *testing.T) {
 // A watched link never looks; who waits for it is told.
 func TestLinkWatched(t *testing.T) {
 	g := &brokenGroup{err: errors.New("not asked")}
-	l := newLink(g)
+	l := newLink(&Config{}, g)
 	l.watched = true
 	woken := make(chan struct{})
 	ctx, cancel := context.WithCancel(l) // finds AfterFunc

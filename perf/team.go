@@ -15,14 +15,16 @@ type team struct {
 	clocks  []*stamps
 	links   []*link
 	sink    func(Report)
+	// interrupt is Config.Interrupt.
+	interrupt <-chan struct{}
 }
 
 // assemble sets up the kernels of this side. Both sides set up their threads in the same order, so
 // that corresponding threads connect.
 func assemble(c *Config, g Group, p *Params, t Test) (*team, error) {
-	m := &team{g: g, p: p, test: t, sink: c.Rows}
+	m := &team{g: g, p: p, test: t, sink: c.Rows, interrupt: c.Interrupt}
 	if p.threads() == 1 {
-		l := newLink(g)
+		l := newLink(c, g)
 		k, err := open(c, l, p, t)
 		m.add(k, newStamps(c, p, t), l)
 		return m, err
@@ -34,7 +36,7 @@ func assemble(c *Config, g Group, p *Params, t Test) (*team, error) {
 	own := *c
 	own.Rows = m.rows()
 	for i := range p.threads() {
-		l := newLink(g)
+		l := newLink(c, g)
 		k, err := newUCPSide(x, l, p, t)
 		if err != nil {
 			return nil, errors.Join(err, x.Close())
@@ -153,6 +155,26 @@ func (m *team) result() *Result {
 		m.sink(r.Last)
 	}
 	return r
+}
+
+// interrupted returns the result of what ran before an interruption, which is the cause of every
+// error that follows it, and ErrInterrupted. The result is nil if nothing ran. Without an
+// interruption it returns err.
+func (m *team) interrupted(err error) (*Result, error) {
+	select {
+	case <-m.interrupt:
+	default:
+		return nil, err
+	}
+	for _, st := range m.clocks {
+		if st.n == 0 {
+			return nil, ErrInterrupted
+		}
+	}
+	for _, st := range m.clocks {
+		st.end(int64(st.n) * st.every)
+	}
+	return m.result(), ErrInterrupted
 }
 
 // sum combines the last rows of several threads into one.

@@ -117,7 +117,7 @@ func TestGateSidesAllocateNothing(t *testing.T) {
 			row, err := Lookup(name)
 			require.NoError(t, err)
 			c := &Config{Verbs: inproc(1)}
-			s := newVerbsSide(c, newLink(rte.Loop{}), &p, row)
+			s := newVerbsSide(c, newLink(&Config{}, rte.Loop{}), &p, row)
 			t.Cleanup(func() { require.NoError(t, s.close()) })
 			require.NoError(t, s.build(c))
 			allocatesNothing(t, s.kernel(), newStamps(c, &p, row))

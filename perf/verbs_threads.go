@@ -28,11 +28,10 @@ func runSides(c *Config, p *Params, t Test) (*Result, error) {
 		}
 		return err
 	})
-	if err != nil {
-		return nil, err
+	if result != nil {
+		result.Params.ThreadCount = p.threads()
 	}
-	result.Params.ThreadCount = p.threads()
-	return result, nil
+	return result, err
 }
 
 // pinSide binds a side to its own processor if there are enough. Its thread ends with its
@@ -52,7 +51,7 @@ func pinSide(cpus []int, index int) error {
 func openSides(c *Config, l *link, p *Params, t Test) (a, b *verbsSide, err error) {
 	var sides [2]*verbsSide
 	err = runBoth(func(g Group) error {
-		s := newVerbsSide(c, newLink(g), p, t)
+		s := newVerbsSide(c, newLink(c, g), p, t)
 		sides[g.Index()] = s
 		return s.build(c)
 	})

@@ -30,6 +30,9 @@ func (m *team) watch() (stop func()) {
 			select {
 			case <-end:
 				return
+			case <-m.interrupt:
+				m.failAll(ErrInterrupted)
+				return
 			case <-t.C:
 				if err := m.g.Err(); err != nil {
 					m.failAll(err)

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
+
+	"github.com/goucx/goucx/perf"
 )
 
 func main() {
@@ -11,5 +14,8 @@ func main() {
 		return
 	}
 	fmt.Fprintf(os.Stderr, "ucx_perftest: %v\n", err)
+	if errors.Is(err, perf.ErrInterrupted) {
+		dieInterrupted()
+	}
 	os.Exit(exitCode(err))
 }

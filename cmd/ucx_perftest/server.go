@@ -30,6 +30,7 @@ func (s *session) server() error {
 	}
 	fmt.Fprintf(say, "Accepted connection from %s\n", conn.Remote())
 	defer func() { _ = conn.Close() }()
+	defer s.catchInterrupt(conn)()
 	if err := s.serve(conn, say); err != nil {
 		return sendFailure(conn, err)
 	}
@@ -71,6 +72,7 @@ func (s *session) serve(conn *rte.Conn, say io.Writer) error {
 			return err
 		}
 		_, err = perf.Run(c, conn, p)
+		err = cause(conn, err)
 		err, broken := endRun(conn, err, i == o.Runs-1)
 		runs.end(s.stepAt(i).wrapError(cmp.Or(err, broken)))
 		if broken != nil {

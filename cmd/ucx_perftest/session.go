@@ -110,8 +110,9 @@ func (s *session) loopback() error {
 	f := s.form()
 	h := header(s.opening(), true, true)
 	runs := tally{runs: len(s.plan.steps), to: s.stderr}
+	defer s.catchInterrupt(nil)()
 	for _, r := range s.plan.steps {
-		if f.Err() != nil {
+		if f.Err() != nil || runs.interrupted {
 			break
 		}
 		if r.refused != nil {
@@ -142,7 +143,7 @@ func (s *session) measure(f report.Form, h report.Header, g perf.Group, r step) 
 	}
 	c.Rows = f.Row
 	res, err := perf.Run(c, g, r.options.Params)
-	if err == nil {
+	if res != nil {
 		f.End(res)
 	}
 	return err
@@ -180,6 +181,7 @@ func (s *session) client() error {
 	h := header(s.opening(), false, true)
 	runs := tally{runs: len(s.plan.steps), to: s.stderr}
 	left, ended := len(s.plan.runs()), false
+	defer s.catchInterrupt(conn)()
 	for _, r := range s.plan.steps {
 		switch {
 		case r.refused != nil:
@@ -196,7 +198,8 @@ func (s *session) client() error {
 		if err != nil {
 			return sendFailure(conn, r.wrapError(err))
 		}
-		err, broken := endRun(conn, s.measure(f, h, conn, r), left == 0)
+		err = cause(conn, s.measure(f, h, conn, r))
+		err, broken := endRun(conn, err, left == 0 || errors.Is(err, perf.ErrInterrupted))
 		runs.end(r.wrapError(cmp.Or(err, broken)))
 		ended = broken != nil
 	}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/goucx/goucx/perf"
 )
 
 // tally counts the runs of a session. A failed or refused run of a batch is reported at once, and
@@ -12,6 +14,7 @@ type tally struct {
 	runs, started, failed, refused int
 	only                           error           // the result of a session with one run
 	reported                       map[string]bool // reasons of refused runs
+	interrupted                    bool            // no run follows
 	to                             io.Writer
 }
 
@@ -22,6 +25,7 @@ func (t *tally) end(err error) {
 		return
 	}
 	t.failed++
+	t.interrupted = t.interrupted || errors.Is(err, perf.ErrInterrupted)
 	if t.runs == 1 {
 		t.only = err
 		return
@@ -60,6 +64,9 @@ func (t *tally) err() error {
 		if c.n > 0 {
 			errs = append(errs, fmt.Errorf("%d of %d runs %s", c.n, t.runs, c.what))
 		}
+	}
+	if t.interrupted {
+		errs = append(errs, perf.ErrInterrupted)
 	}
 	return errors.Join(errs...)
 }

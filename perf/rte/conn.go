@@ -166,6 +166,18 @@ func (c *Conn) Fail(cause error) {
 	_ = c.Send(typeError, cause.Error())
 }
 
+// Interrupted is the text of the RemoteError after Interrupt.
+const Interrupted = "interrupted"
+
+// Interrupt reports to the other side that this one was interrupted and is going to exit; best effort.
+// Any goroutine may call it while another one uses the connection.
+func (c *Conn) Interrupt() {
+	if b, err := appendRecord(nil, record{Type: typeError, Body: json.RawMessage(`"` + Interrupted + `"`)}); err == nil {
+		_ = c.c.SetWriteDeadline(time.Now().Add(time.Second))
+		_, _ = c.c.Write(b)
+	}
+}
+
 // EndRun ends a run on both sides. It sends runErr, the local error of the run, unless that came
 // from the other side. It then waits until the other side has ended the run too. It drops what the
 // run left on the connection, so that the next run can begin, also after a failure.
@@ -256,11 +268,16 @@ func (c *Conn) Err() error {
 	if c.failed == nil {
 		c.fill(false)
 	}
-	r, n, err := parseRecord(c.in)
-	if err == nil && n > 0 && r.Type == typeError {
-		return c.remoteError(r)
+	for rest := c.in; ; { // a barrier may precede the reason
+		r, n, err := parseRecord(rest)
+		switch {
+		case err != nil || n == 0:
+			return c.failed
+		case r.Type == typeError:
+			return c.remoteError(r)
+		}
+		rest = rest[n:]
 	}
-	return c.failed
 }
 
 // next returns the next record. Without wait it returns a zero record if none has arrived. The
