@@ -128,7 +128,7 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 		if s.Status != ucs.OK {
 			st = s.Status
 		}
-		if l := &w.lanes[s.Lane]; st == ucs.PeerFailed && l.ep != nil && l.state != laneFailed && l.iface == uint32(wi.index) {
+		if st == ucs.PeerFailed && w.lanes[s.Lane].reports(wi) {
 			w.awaitReport(k)
 			continue
 		}
