@@ -1,6 +1,7 @@
 package rte
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -59,6 +61,8 @@ func (c Config) port() string {
 type Listener struct {
 	l *net.TCPListener
 	c Config
+	// serving is the client that Accept has returned.
+	serving atomic.Pointer[Identity]
 }
 
 // Listen opens the server's port.
@@ -89,7 +93,7 @@ func (l *Listener) Close() error { return l.l.Close() }
 const maxGreetings = 16
 
 // Accept waits for a client and exchanges greetings with it, so that both sides know each other.
-// Then it closes the port, so that a second client is refused and does not wait.
+// Until Close every other client is told that the server serves this one.
 //
 // A connection that stays silent, closes, or uses another protocol is closed and reported to
 // onRefused, and Accept continues to wait. Greetings are exchanged concurrently, so that a silent
@@ -102,7 +106,6 @@ func (l *Listener) Accept(onRefused func(error)) (*Conn, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel() // closes the connections whose greeting is incomplete
-	defer func() { _ = l.l.Close() }()
 	results, slots := make(chan greeted), make(chan struct{}, maxGreetings)
 	tell := func(g greeted) bool {
 		select {
@@ -137,14 +140,21 @@ func (l *Listener) Accept(onRefused func(error)) (*Conn, error) {
 				tell(greeted{nil, fmt.Errorf("accept on %s: %w", l.l.Addr(), rootCause(err))})
 				return
 			}
+			if client := l.serving.Load(); client != nil {
+				refuse(t, *client)
+				<-slots
+				continue
+			}
 			go greet(t)
 		}
 	}()
 	for {
 		switch g := <-results; {
 		case g.err == nil:
+			l.serving.Store(&g.c.peer)
 			return g.c, nil
 		case g.c == nil, errors.Is(g.err, ErrUCX), errors.Is(g.err, ErrVersion):
+			_ = l.l.Close()
 			return nil, g.err
 		default:
 			onRefused(g.err)
@@ -152,33 +162,65 @@ func (l *Listener) Accept(onRefused func(error)) (*Conn, error) {
 	}
 }
 
+// refuse answers a client: the server serves another one.
+func refuse(t *net.TCPConn, client Identity) {
+	defer func() { _ = t.Close() }()
+	defer expire(t, linger)()
+	js, err := json.Marshal("it serves another client, " + client.String())
+	if err != nil {
+		return
+	}
+	b, err := appendRecord(appendGreeting(nil), record{Type: typeError, Body: js})
+	if err != nil {
+		return
+	}
+	if _, err := t.Write(b); err == nil && t.CloseWrite() == nil {
+		_, _ = io.Copy(io.Discard, t)
+	}
+}
+
+// busyRetry is the interval at which a client asks a server that serves another one.
+const busyRetry = 500 * time.Millisecond
+
 // Dial connects to the server on host and exchanges greetings with it. It retries until the server
-// accepts or the time-out has passed.
+// accepts or the time-out has passed, also one that serves another client.
 func Dial(ctx context.Context, host string, c Config) (*Conn, error) {
 	where := net.JoinHostPort(host, c.port())
-	t, err := connect(ctx, where, c)
-	if err != nil {
-		return nil, err
-	}
-	cn, err := newConn(t, c, false)
-	if err == nil {
-		err = cn.greet(c.Greet)
-	}
-	if err != nil {
+	for end := time.Now().Add(c.wait()); ; {
+		t, err := connect(ctx, where, c)
+		if err != nil {
+			return nil, err
+		}
+		cn, err := newConn(t, c, false)
+		if err == nil {
+			err = cn.greet(c.Greet)
+		}
+		if err == nil {
+			return cn, nil
+		}
 		if cn != nil {
 			_ = cn.Close()
 		}
 		_ = t.Close()
+		if busy, ok := errors.AsType[*RemoteError](err); ok {
+			err = errors.New(busy.Text)
+			if time.Now().Add(busyRetry).Before(end) {
+				select {
+				case <-time.After(busyRetry):
+					continue
+				case <-ctx.Done():
+				}
+			}
+		}
 		return nil, fmt.Errorf("server at %s: %w", where, err)
 	}
-	return cn, nil
 }
 
+// wait returns how long a client waits for its server.
+func (c Config) wait() time.Duration { return cmp.Or(c.Timeout, 5*time.Second) }
+
 func connect(ctx context.Context, where string, c Config) (*net.TCPConn, error) {
-	wait := c.Timeout
-	if wait == 0 {
-		wait = 5 * time.Second
-	}
+	wait := c.wait()
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for last := error(nil); ; {
