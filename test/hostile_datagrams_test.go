@@ -32,7 +32,7 @@ func targetsOf(address []byte) (list []target) {
 	v := must(wireup.Parse(address))
 	for _, e := range v.Entries {
 		d, i := e.Addr.Device, e.Addr.Iface
-		if (e.Transport == uct.TransportRC || e.Transport == uct.TransportUD) && d[1]&0x7f == 1 {
+		if (e.Transport == uct.TransportRC || e.Transport == uct.TransportUD) && d[2]&0x7f == 1 {
 			list = append(list, target{
 				e.Transport, d, [16]byte(i), verbs.GID(d[8:24]), binary.LittleEndian.Uint16(i[19:]),
 				verbs.QPN(i[16]) | verbs.QPN(i[17])<<8 | verbs.QPN(i[18])<<16,
@@ -86,7 +86,7 @@ func (g *target) request(from name, number uint64) []byte {
 	le := binary.LittleEndian
 	if g.transport == uct.TransportRC {
 		b := make([]byte, 52)
-		b[0], b[1] = 2, 1 // version, hello
+		b[0], b[1] = 3, 1 // version, OPEN
 		copy(b[4:], from.worker[:])
 		le.PutUint64(b[20:], number|1)
 		le.PutUint32(b[36:], 3)
@@ -97,6 +97,7 @@ func (g *target) request(from name, number uint64) []byte {
 	b := make([]byte, 24, 128)
 	flow := number&0x3ffff | 1
 	le.PutUint64(b, 3<<6|2|flow<<8) // control, connect
+	b[8] = 1 // version
 	le.PutUint64(b[16:], g.digest())
 	b = append(append(b, byte(len(g.device))), g.device...)
 	return append(b, from.iface()...)
