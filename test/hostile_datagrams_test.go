@@ -97,7 +97,7 @@ func (g *target) request(from name, number uint64) []byte {
 	b := make([]byte, 24, 128)
 	flow := number&0x3ffff | 1
 	le.PutUint64(b, 3<<6|2|flow<<8) // control, connect
-	b[8] = 1 // version
+	b[8] = 1                        // version
 	le.PutUint64(b[16:], g.digest())
 	b = append(append(b, byte(len(g.device))), g.device...)
 	return append(b, from.iface()...)
