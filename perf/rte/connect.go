@@ -93,7 +93,7 @@ func (l *Listener) Close() error { return l.l.Close() }
 const maxGreetings = 16
 
 // Accept waits for a client and exchanges greetings with it, so that both sides know each other.
-// Until Close every other client is told that the server serves this one.
+// Until Close every other client gets the error that the server serves this one.
 //
 // A connection that stays silent, closes, or uses another protocol is closed and reported to
 // onRefused, and Accept continues to wait. Greetings are exchanged concurrently, so that a silent
