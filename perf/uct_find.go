@@ -80,7 +80,11 @@ func (f *finder) explain(c *Config, transport, device string) error {
 	case f.named == 0:
 		var known []string
 		for _, p := range c.Providers {
-			known = append(append(known, p.Name()), p.Aliases()...)
+			for _, n := range append([]string{p.Name()}, p.Aliases()...) {
+				if !slices.Contains(known, n) { // ib is both rc and ud
+					known = append(known, n)
+				}
+			}
 		}
 		return fmt.Errorf("unknown transport %q; known are %s", transport, strings.Join(known, " "))
 	case len(f.found) == 0:

@@ -2,6 +2,7 @@ package uct
 
 import (
 	"fmt"
+	"strconv"
 
 	"go.uber.org/zap"
 
@@ -23,6 +24,22 @@ const (
 	// TransportUD is unreliable datagrams, with a reliability of its own.
 	TransportUD TransportID = 4
 )
+
+// String returns the transport's name, or "transport 9" for one that this version does not know.
+func (t TransportID) String() string {
+	switch t {
+	case TransportSelf:
+		return "self"
+	case TransportShm:
+		return "shm"
+	case TransportRC:
+		return "rc"
+	case TransportUD:
+		return "ud"
+	default:
+		return "transport " + strconv.Itoa(int(t))
+	}
+}
 
 // DeviceKind groups devices for the UCX_*_DEVICES filters.
 type DeviceKind uint8

@@ -54,9 +54,9 @@ func Choose(local []LocalIface, remote View, wants ...Purpose) (Plan, []uct.Refu
 	for i, l := range local {
 		c.addIface(i, l, wants)
 	}
-	for i, e := range remote.Entries {
+	for _, e := range remote.Entries {
 		if !slices.ContainsFunc(local, func(l LocalIface) bool { return l.Info.ID == e.Transport }) {
-			c.refuse(uct.IfaceInfo{Transport: fmt.Sprintf("transport %d", e.Transport)}, "the peer (entry %d) has it, not in use here", i)
+			c.refuse(uct.IfaceInfo{Transport: e.Transport.String()}, "the peer has it, not in use here")
 		}
 	}
 	for p := range c.plan {

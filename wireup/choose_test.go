@@ -162,7 +162,7 @@ func TestChoose(t *testing.T) {
 			[]LocalIface{ud},
 			[]Purpose{ForAM},
 			"messages:; put and get:; atomics:",
-			"self/memory: the peer does not have it; transport 4: the peer (entry 0) has it, not in use here",
+			"self/memory: the peer does not have it; ud: the peer has it, not in use here",
 		},
 		{
 			"no ifaces at all", nil, nil,

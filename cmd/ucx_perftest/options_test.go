@@ -196,3 +196,15 @@ func TestVersion(t *testing.T) {
 	assert.Empty(t, errs)
 	assert.Regexp(t, `^ucx_perftest of goucx \S+, revision .+, go\S+ \w+/\w+\n$`, out)
 }
+
+// Errors name what there is.
+func TestErrorsNameWhatThereIs(t *testing.T) {
+	for line, want := range map[string]string{
+		"-x warp -t am_lat": `unknown transport "warp"; known are self shm sm mm posix rc rc_verbs rc_v ib ud ud_verbs ud_v`,
+		"-T 0 -t tag_lat":   "number of threads 0 is out of range: 1-256", "-T -1 -t tag_lat": "number of threads -1 is out of range: 1-256",
+	} {
+		_, _, err := command(append([]string{"-l", "-q", "-n", "10"}, strings.Fields(line)...)...)
+		require.ErrorContains(t, err, want, line)
+		assert.NotContains(t, err.Error(), "ud_v ib", line)
+	}
+}

@@ -117,8 +117,9 @@ func pin(cpus []int) error {
 	// peer on its processor. A goroutine locked to its thread would be descheduled and woken at
 	// each preemption by the runtime.
 	runtime.GOMAXPROCS(len(cpus))
+	usable, _ := cpu.Affinity() // for the error alone
 	if err := cpu.SetProcessAffinity(cpus); err != nil {
-		return fmt.Errorf("-c %s: %w", cpu.FormatList(cpus), err)
+		return fmt.Errorf("-c %s: %w; this process may use %s", cpu.FormatList(cpus), err, cpu.FormatList(usable))
 	}
 	got, err := cpu.Affinity()
 	if err != nil {
@@ -126,7 +127,7 @@ func pin(cpus []int) error {
 	}
 	for _, c := range cpus {
 		if !slices.Contains(got, c) {
-			return fmt.Errorf("-c %s: there is no processor %d, or this process may not use it", cpu.FormatList(cpus), c)
+			return fmt.Errorf("-c %s: there is no processor %d, or this process may not use it; it may use %s", cpu.FormatList(cpus), c, cpu.FormatList(usable))
 		}
 	}
 	return nil

@@ -18,7 +18,7 @@ func (s *session) server() error {
 	}
 	l, err := rte.Listen(s.rte())
 	if err != nil {
-		return err
+		return fmt.Errorf("%w; -p chooses another port", err)
 	}
 	defer func() { _ = l.Close() }()
 	fmt.Fprintln(say, "Waiting for connection...")

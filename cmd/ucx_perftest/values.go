@@ -140,7 +140,7 @@ func parseLength(s string) (int64, error) {
 
 func intValue(p *int) pflag.Value { return parsed(p, strconv.Itoa, strconv.Atoi) }
 
-// threadsValue rejects 0, which perf treats as unset. A number of a GPU's blocks may follow.
+// threadsValue checks the range here, since perf treats 0 as unset. A number of a GPU's blocks may follow.
 func threadsValue(p *int) pflag.Value {
 	return parsed(p, strconv.Itoa, func(s string) (int, error) {
 		s, blocks, has := strings.Cut(s, ":")
@@ -148,8 +148,8 @@ func threadsValue(p *int) pflag.Value {
 			return *p, fmt.Errorf("blocks %q: %w; supported is 1", blocks, unsupported(noGPU))
 		}
 		n, err := strconv.Atoi(s)
-		if err == nil && n == 0 {
-			err = errors.New("number of threads 0 is out of range: at least 1")
+		if err == nil && (n < 1 || n > perf.MaxThreads) {
+			err = fmt.Errorf("number of threads %d is out of range: 1-%d", n, perf.MaxThreads)
 		}
 		return n, err
 	})
