@@ -7,9 +7,11 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
+	"github.com/goucx/goucx/internal/cmdline"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -23,6 +25,8 @@ func usagef(format string, args ...any) error { return usageError{fmt.Errorf(for
 // options is the parsed command line.
 type options struct {
 	help, full, commentOut, all, json  bool
+	man                                bool
+	completion                         string // a shell
 	transport, filter, features, types string
 	placement, address, memory         string
 	live                               string
@@ -96,6 +100,8 @@ func table(o *options) []group {
 			{letter: "A", name: "local-ip", arg: "ip", value: &o.ip, help: "Local IP device address to use for creating\nendpoint in client/server mode: the peer of -e\nsends its worker address over a TCP connection there"},
 			{letter: "6", name: "ipv6", value: &o.ipv6, help: "IPv6 address specified with option -A"},
 			{name: "json", value: &o.json, help: "Print -v, -d, -c, --why and --live as one JSON object"},
+			{name: "completion", arg: "shell", value: &o.completion, help: "Print the completion script of a shell: bash, zsh or fish"},
+			{name: "man", value: &o.man, help: "Print the manual page, for man -l"},
 			{letter: "h", name: "help", value: &o.help, help: "Show this help message"},
 		}},
 	}
@@ -152,7 +158,12 @@ func flagSet(groups []group) *pflag.FlagSet {
 // check returns an error if options conflict.
 func (o *options) check() error {
 	switch {
-	case o.help:
+	case o.help, o.man:
+		return nil
+	case o.completion != "":
+		if !oneOf(o.completion, strings.Fields(cmdline.Shells)...) {
+			return usagef("--completion %s: not one of %s", o.completion, cmdline.Shells)
+		}
 		return nil
 	case len(o.sections) == 0:
 		return usagef("nothing to show; -h lists the options")

@@ -24,8 +24,15 @@ func run(args []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.help {
+	switch {
+	case o.help:
 		return usage(stdout)
+	case o.man:
+		_, err := io.WriteString(stdout, describe().Man())
+		return err
+	case o.completion != "":
+		_, err := io.WriteString(stdout, describe().Completion(o.completion))
+		return err
 	}
 	t := newTool(o, transports.All(), stderr)
 	err = t.show()
