@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -85,4 +86,14 @@ func TestGoneFromADirectory(t *testing.T) {
 	names, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, names, 2, "of the two that are open")
+}
+
+// TestBadSocketDir: a directory that holds no sockets is refused by the setting's name.
+func TestBadSocketDir(t *testing.T) {
+	for _, dir := range []string{"/nonexistent", "/tmp/" + strings.Repeat("x", 120)} {
+		set, err := loaded("UCX_SHM_SOCKET_DIR=" + dir)
+		require.NoError(t, err)
+		_, err = openIface(newTestDomain(t), uct.IfaceInfo{}, uct.IfaceConfig{Handler: new(recorder), Worker: uct.UUID{1}, Settings: set})
+		require.ErrorContains(t, err, "UCX_SHM_SOCKET_DIR="+dir)
+	}
 }

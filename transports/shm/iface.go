@@ -184,6 +184,9 @@ func (f *iface) open() (err error) {
 		sweepSockets(f.dir)
 	}
 	if f.listener, err = shmem.Listen(f.socketName(f.name)); err != nil {
+		if f.dir != "" {
+			return fmt.Errorf("UCX_SHM_SOCKET_DIR=%s: %w", f.dir, err)
+		}
 		return err
 	}
 	if err = f.epoll.Add(f.event.FD(), evWake, shmem.EventIn); err != nil {
