@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/term"
 
@@ -193,7 +194,11 @@ func (s *session) client() error {
 		left--
 		err := conn.Send(kindRun, r.options.Params)
 		if err == nil {
+			silent := time.AfterFunc(s.wait, func() {
+				fmt.Fprintf(s.stderr, "ucx_perftest: the server, %s, has not answered for %v; still waiting\n", conn.Peer(), s.wait)
+			})
 			err = conn.Receive(kindReady, nil)
+			silent.Stop()
 		}
 		if err != nil {
 			return sendFailure(conn, r.wrapError(err))
