@@ -20,16 +20,18 @@ type jsonForm struct {
 	last  perf.Report
 }
 
-// JSONMeans are a mean since the last row and one since the start of the run.
+// JSONMeans are a mean since the last row, which the row of several threads lacks, and one since the start of
+// the run.
 type JSONMeans struct {
-	Average float64 `json:"average"`
+	Average float64 `json:"average,omitempty"`
 	Overall float64 `json:"overall"`
 }
 
-// JSONLatency is the time of a message in microseconds. Percentile is that of Rank, in percent.
+// JSONLatency is the time of a message in microseconds. Percentile is that of Rank, in percent; the row of
+// several threads has none.
 type JSONLatency struct {
 	Rank       float64 `json:"rank"`
-	Percentile float64 `json:"percentile"`
+	Percentile float64 `json:"percentile,omitempty"`
 	JSONMeans
 }
 
