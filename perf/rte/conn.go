@@ -173,7 +173,7 @@ const Interrupted = "interrupted"
 // Any goroutine may call it while another one uses the connection.
 func (c *Conn) Interrupt() {
 	if b, err := appendRecord(nil, record{Type: typeError, Body: json.RawMessage(`"` + Interrupted + `"`)}); err == nil {
-		_ = c.c.SetWriteDeadline(time.Now().Add(time.Second))
+		defer expire(c.c, time.Second)()
 		_, _ = c.c.Write(b)
 	}
 }

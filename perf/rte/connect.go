@@ -186,7 +186,9 @@ const busyRetry = 500 * time.Millisecond
 // accepts or the time-out has passed, also one that serves another client.
 func Dial(ctx context.Context, host string, c Config) (*Conn, error) {
 	where := net.JoinHostPort(host, c.port())
-	for end := time.Now().Add(c.wait()); ; {
+	patient, cancel := context.WithTimeout(ctx, c.wait())
+	defer cancel()
+	for {
 		t, err := connect(ctx, where, c)
 		if err != nil {
 			return nil, err
@@ -204,12 +206,10 @@ func Dial(ctx context.Context, host string, c Config) (*Conn, error) {
 		_ = t.Close()
 		if busy, ok := errors.AsType[*RemoteError](err); ok {
 			err = errors.New(busy.Text)
-			if time.Now().Add(busyRetry).Before(end) {
-				select {
-				case <-time.After(busyRetry):
-					continue
-				case <-ctx.Done():
-				}
+			select {
+			case <-time.After(busyRetry):
+				continue
+			case <-patient.Done():
 			}
 		}
 		return nil, fmt.Errorf("server at %s: %w", where, err)
