@@ -148,7 +148,7 @@ func threadsValue(p *int) pflag.Value {
 			return *p, fmt.Errorf("blocks %q: %w; supported is 1", blocks, unsupported(noGPU))
 		}
 		n, err := strconv.Atoi(s)
-		if err == nil && (n < 1 || n > perf.MaxThreads) {
+		if err == nil && n < 1 {
 			err = fmt.Errorf("number of threads %d is out of range: 1-%d", n, perf.MaxThreads)
 		}
 		return n, err
