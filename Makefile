@@ -20,7 +20,7 @@ quick: ## the inner loop, under a minute: vet and the short tests
 check: ## format, vet, linters, generated files, builds for other platforms
 	@scripts/check
 
-test: ## unit, import rules, gates, race where code is lock-free, whole-program tests, a minute of chaos
+test: ## unit, import rules, gates, race where code is lock-free, whole-program tests, half a minute of chaos
 	@scripts/test
 
 nightly: ## all tests in their long form, all variants, full race, arm64 under qemu, fuzzing, mutants (2 h); log in docs/

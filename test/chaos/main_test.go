@@ -71,18 +71,18 @@ var variations = []setting{
 	{name: "procs1", env: map[string]string{"GOMAXPROCS": "1"}},
 }
 
-// spread is what the short form runs, a minute in all.
+// spread is what the short form runs, half a minute in all.
 var spread = []plan{
-	{"shm", 7 * time.Second},
-	{"rc", 7 * time.Second},
-	{"ud", 7 * time.Second},
-	{"rcud", 7 * time.Second},
-	{"all", 7 * time.Second},
-	{"ud-tiny", 5 * time.Second},
-	{"rc-one", 5 * time.Second},
-	{"all-rndv0", 5 * time.Second},
-	{"rcud-rndvinf-gogc1", 5 * time.Second},
-	{"all-one-procs1", 5 * time.Second},
+	{"shm", 3 * time.Second},
+	{"rc", 3 * time.Second},
+	{"ud", 3 * time.Second},
+	{"rcud", 3 * time.Second},
+	{"all", 3 * time.Second},
+	{"ud-tiny", 3 * time.Second},
+	{"rc-one", 3 * time.Second},
+	{"all-rndv0", 3 * time.Second},
+	{"rcud-rndvinf-gogc1", 3 * time.Second},
+	{"all-one-procs1", 3 * time.Second},
 }
 
 // plan is a setting and how long it runs.
