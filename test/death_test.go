@@ -30,7 +30,7 @@ const deathTableEnv = "GOUCX_TEST_DEATH_TABLE"
 // deathWaits are what waits for a peer, with a request that names it.
 var deathWaits = []string{"send", "receive", "sync", "rendezvous", "get", "run"}
 
-// roleMortal is a peer that answers nothing but its first message.
+// roleMortal is a peer that replies only to its first message.
 func roleMortal(p *parent) {
 	n := must(newNode(ucp.ThreadSingle, patience))
 	m := must(n.x.Allocate(big, ucp.MemConfig{}))
@@ -137,8 +137,8 @@ func (d *death) noticed(end func(), atMost time.Duration) (after time.Duration, 
 // kill is the end of a process that does not close anything.
 func (d *death) kill() { _ = d.mortal.cmd.Process.Kill() }
 
-// TestDeathIsNoticed: who waits for a peer that is killed learns that soon, by name, whatever it
-// waits with. The bounds are those of a busy machine; scripts/death measures.
+// TestDeathIsNoticed: a wait for a peer that is killed ends soon, with an error that names the peer,
+// whatever kind of request waits. The bounds are those of a busy machine; scripts/death measures.
 func TestDeathIsNoticed(t *testing.T) {
 	for _, tls := range []string{"shm", "rc", "ud"} {
 		for _, wait := range deathWaits {

@@ -104,7 +104,7 @@ func (v *peer) guest() {
 	check(v.x.Close())
 }
 
-// leaveAtWord progresses until it hears how to end.
+// leaveAtWord progresses until it reads from its standard input how to end.
 func (v *peer) leaveAtWord() {
 	v.say("here")
 	for {

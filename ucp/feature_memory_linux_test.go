@@ -15,7 +15,7 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-// TestFeatureMemory logs what docs/features.md tells: the memory of a worker by the features
+// TestFeatureMemory logs the figures of docs/features.md: the memory of a worker by the features
 // of its context. No feature set takes more than all features do.
 func TestFeatureMemory(t *testing.T) {
 	skipUnderRace(t)

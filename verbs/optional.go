@@ -91,7 +91,7 @@ func Moderate(c CQ, count int, period time.Duration) error {
 	return unsupported("moderate completion queue")
 }
 
-// PeerState is what a PeerProber knows of a peer's queue pair.
+// PeerState is the state of a peer's queue pair, as a PeerProber finds it.
 type PeerState uint8
 
 const (

@@ -124,8 +124,8 @@ func (v *componentView) describeDomain(d uct.Domain, i uct.DomainInfo, set *conf
 	return errors.Join(errs...)
 }
 
-// maps reports whether an unpacked key gives access to the memory itself. It is tried with memory
-// of this process.
+// maps reports whether an unpacked key of the domain maps the memory, as rkey_ptr does in UCX. It
+// registers memory of this process to find out.
 func maps(d uct.Domain) (bool, error) {
 	m, err := d.Allocate(os.Getpagesize(), uct.MemRemote)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/goucx/goucx/perf/rte"
 )
 
-// A second client is told which one the server serves, and gets its turn of the next server.
+// The error of a second client names the client that is served. The next server serves the second
+// one.
 func TestSecondClient(t *testing.T) {
 	port := suitetest.FreePort(t)
 	s := start(t, "-p", port)

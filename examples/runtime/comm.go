@@ -113,7 +113,7 @@ func (j *job) explain(err error) error {
 }
 
 // without returns the group of the members that stay. All members call it, and a collective of
-// the old group tells them who leaves. The endpoints of those that leave are closed, so that
+// the old group sends them the ranks that leave. The endpoints of those that leave are closed, so that
 // their end is no failure.
 func (c *comm) without(ctx context.Context, leaves bool) (*comm, error) {
 	mask := []uint64{0}

@@ -75,7 +75,7 @@ func TestGreetingGolden(t *testing.T) {
 	})
 }
 
-// TestRefusedFeature: the side that requires a feature is told that the other does not know it.
+// TestRefusedFeature: the error of the side that requires a feature names it.
 func TestRefusedFeature(t *testing.T) {
 	l, _ := listenHere(t, Config{})
 	c, err := net.Dial("tcp", l.Addr().String())

@@ -162,7 +162,7 @@ func (l *Listener) Accept(onRefused func(error)) (*Conn, error) {
 	}
 }
 
-// refuse answers a client: the server serves another one.
+// refuse replies to a client that the server serves another one.
 func refuse(t *net.TCPConn, client Identity) {
 	defer func() { _ = t.Close() }()
 	defer expire(t, linger)()

@@ -161,8 +161,8 @@ func tagVectors(t *testing.T, p *Pair) {
 	}
 }
 
-// tagVectorShort: a message that is longer than the pieces fills them, and is truncated. A
-// canceled receive gives its pieces back.
+// tagVectorShort: a message that is longer than the pieces fills them, and is truncated. The
+// library does not write to the pieces of a canceled receive.
 func tagVectorShort(t *testing.T, p *Pair) {
 	r := rand.New(rand.NewPCG(5, 17))
 	for _, n := range []int{1, 8, 100, 20_000, 300_000} {

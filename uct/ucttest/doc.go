@@ -33,7 +33,7 @@
 //     closed it returns PeerFailed, also for one-sided operations. After FlushCancel it
 //     returns Canceled or PeerFailed, with at most one HandleFailure.
 //   - Failure.Err is nil if the peer closed its endpoint or iface in order, and wraps
-//     ucs.ErrPeerFailed if it crashed. In the first case Failure.Acked tells whether the peer
+//     ucs.ErrPeerFailed if it crashed. In the first case Failure.Acked reports whether the peer
 //     had acknowledged all operations. With Attr.PeerFailure the end of a connection is also
 //     reported to its receiver, after its last message.
 //   - A damaged address is unreachable, refused by NewEndpoint, or fails its endpoint; no

@@ -17,8 +17,8 @@ func (e *end) address(features uint32) *verbs.AHAttr {
 	return &verbs.AHAttr{DGID: d.gid, DLID: d.lid, Port: 1, PeerFeatures: features}
 }
 
-// A device replies to probes while its program does nothing, and tells its queue pairs from those
-// that are closed. Only soft devices are probed.
+// A device replies to probes while its program does nothing, and distinguishes its queue pairs from
+// closed ones. Only soft devices are probed.
 func TestPeerState(t *testing.T) {
 	t.Parallel()
 	a, b := pair(t, New(Config{Link: LinkUDP, Addr: localhost}), 64)

@@ -220,7 +220,7 @@ func (u *Socket) Unanswered(peer *Peer, qpn verbs.QPN) bool {
 	}
 }
 
-// inquire probes a queue pair until the answers are conclusive, or PeerState is not called any more.
+// inquire probes a queue pair until the replies are conclusive, or PeerState has not been called for inquiryAge.
 func (u *Socket) inquire(peer Peer, q *inquiry) {
 	r := &u.prober
 	defer r.running.Done()
@@ -281,7 +281,7 @@ func (u *Socket) dialPort(peer *Peer) (*net.UDPConn, error) {
 	return c.(*net.UDPConn), nil
 }
 
-// await takes answers for d, or until one changes the state. It reports whether that was the first
+// await receives replies for d, or until one changes the state. It reports whether that was the first
 // refusal, and whether the probing can end.
 func (u *Socket) await(q *inquiry, conn *net.UDPConn, d time.Duration) (refused, over bool) {
 	end := ucs.Now().Add(d)
@@ -304,7 +304,7 @@ func (u *Socket) await(q *inquiry, conn *net.UDPConn, d time.Duration) (refused,
 	}
 }
 
-// take takes an answer. It returns the state, and whether the probing can end.
+// take applies a reply or refusal to the state of the inquiry. It returns the state, and whether the probing can end.
 func (u *Socket) take(q *inquiry, a answer) (inquiryState, bool) {
 	now := ucs.Now()
 	u.prober.mu.Lock()
