@@ -96,6 +96,7 @@ func closeGiveUp(t *testing.T, p *Pair) {
 	}
 	require.NoError(t, p.Wait(p.AB.TagSend(nil, 3)))
 	p.MustRecv(p.B.TagRecv(nil, 3, exact))
+	probed := func() bool { _, found := p.B.TagProbe(1, exact); return found }
 	for _, late := range []bool{false, true} {
 		e := p.Connect(p.A, p.B)
 		buf := make([]byte, 1<<20)
@@ -106,6 +107,9 @@ func closeGiveUp(t *testing.T, p *Pair) {
 		r := e.TagSend(pattern(1<<20, 1), 1)
 		require.False(t, r.Done())
 		after := p.AB.TagSend([]byte("next"), 2)
+		if late {
+			p.Until(probed)
+		}
 		p.B.Progress()
 		e.Abort(errCause)
 		require.ErrorIs(t, r.Err(), errCause)
@@ -114,7 +118,7 @@ func closeGiveUp(t *testing.T, p *Pair) {
 		require.Equal(t, "next", string(next))
 		require.NoError(t, p.Wait(after))
 		if late {
-			p.Settle()
+			p.Until(func() bool { return !probed() })
 			rr = p.B.TagRecv(buf, 1, exact)
 			p.Settle()
 			require.False(t, rr.Done(), "nothing of it is left")
