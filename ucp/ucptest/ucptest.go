@@ -181,7 +181,7 @@ func (p *Pair) Connect(from, to *ucp.Worker) ucp.Endpoint {
 // Progress drives all workers that no other goroutine drives.
 func (p *Pair) Progress() {
 	if p.mode == ucp.ThreadMulti {
-		time.Sleep(10 * time.Microsecond)
+		runtime.Gosched()
 		return
 	}
 	for _, w := range p.workers {
@@ -241,7 +241,7 @@ func (p *Pair) driveUntil(all *sync.WaitGroup) {
 // driveB drives B, or lets who does; A is another goroutine's.
 func (p *Pair) driveB() {
 	if p.mode == ucp.ThreadMulti || p.A == p.B {
-		time.Sleep(10 * time.Microsecond)
+		runtime.Gosched()
 		return
 	}
 	if p.B.Progress() == 0 {
