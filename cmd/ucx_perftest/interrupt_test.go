@@ -17,7 +17,7 @@ import (
 func TestInterruptedLoopback(t *testing.T) {
 	for _, line := range []string{"tag_lat", "tag_bw", "tag_bw -T 2", "tag_lat -E sleep", "verbs_send_lat -T 2", "put_bw -x shm", "ucp_fadd --stamp-each"} {
 		t.Run(line, func(t *testing.T) {
-			p := start(t, append([]string{"-l", "-q", "-n", "0", "-t"}, strings.Fields(line)...)...)
+			p := start(t, append([]string{"-l", "-q", "-n", "0", "--interval", "50ms", "-t"}, strings.Fields(line)...)...)
 			p.Says("[thread 0]")
 			at := time.Now()
 			require.NoError(t, p.Cmd.Process.Signal(os.Interrupt))
@@ -38,7 +38,7 @@ func TestInterruptedPeer(t *testing.T) {
 			t.Run(line+" "+victim, func(t *testing.T) {
 				port := suitetest.FreePort(t)
 				s := start(t, "-p", port)
-				c := start(t, "127.0.0.1", "-q", "-p", port, "-n", "0", "-b", file(t, "l", "a -t "+line+"\nb -t tag_bw\n"))
+				c := start(t, "127.0.0.1", "-q", "-p", port, "-n", "0", "--interval", "50ms", "-b", file(t, "l", "a -t "+line+"\nb -t tag_bw\n"))
 				c.Says("[thread 0]")
 				dead, alive := s, c
 				if victim == "client" {

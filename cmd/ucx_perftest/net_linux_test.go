@@ -72,7 +72,7 @@ func TestKilledOverUDP(t *testing.T) {
 				}
 				port := suitetest.FreePort(t)
 				s := start(t, "-p", port)
-				c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0"}, strings.Fields(line)...)...)
+				c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0", "--interval", "50ms"}, strings.Fields(line)...)...)
 				c.Says("[thread 0]") // it runs
 				dead, alive := s, c
 				if victim == "client" {
@@ -102,7 +102,7 @@ func TestStoppedOverUDP(t *testing.T) {
 			t.Setenv("UCX_TLS", tls)
 			port := suitetest.FreePort(t)
 			s := start(t, "-p", port)
-			c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0"}, strings.Fields(line)...)...)
+			c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0", "--interval", "50ms"}, strings.Fields(line)...)...)
 			c.Says("[thread 0]") // it runs
 			require.NoError(t, s.Cmd.Process.Signal(syscall.SIGSTOP))
 			at := time.Now()

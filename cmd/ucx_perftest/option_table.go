@@ -82,6 +82,10 @@ var groups = []group{
 			long: "wait", arg: "<time>", help: []string{"how long the client waits for a server to come (5s)"},
 			value: func(o *options) pflag.Value { return durationValue(&o.wait) },
 		},
+		{
+			long: "interval", arg: "<time>", help: []string{"time between lines of results (1s)"},
+			value: func(o *options) pflag.Value { return durationValue(&o.interval) },
+		},
 		{long: "stamp-each", test: true, help: []string{
 			"read the clock at every message of a stream, as UCX's tool",
 			"does, instead of at every 64th",

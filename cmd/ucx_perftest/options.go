@@ -25,6 +25,7 @@ type options struct {
 	port       int
 	ipv6       bool
 	wait       time.Duration
+	interval   time.Duration
 	cpus       []int
 	loopback   bool
 	batch      []string
@@ -41,7 +42,7 @@ type options struct {
 }
 
 func newOptions() *options {
-	return &options{Params: perf.Defaults(), port: rte.DefaultPort, wait: 5 * time.Second}
+	return &options{Params: perf.Defaults(), port: rte.DefaultPort, wait: 5 * time.Second, interval: time.Second}
 }
 
 // option is a row of the option table, for parsing and for -h.

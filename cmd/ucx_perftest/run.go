@@ -74,7 +74,7 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 		return err
 	}
 	s := &session{options: o, plan: plan, stdout: stdout, stderr: stderr}
-	s.config = perf.Config{Providers: transports.All(), Settings: set, Log: logger, CPUs: o.cpus}
+	s.config = perf.Config{Providers: transports.All(), Settings: set, Log: logger, CPUs: o.cpus, Interval: o.interval}
 	devices := transports.SoftConfig(set, logger)
 	if o.pcap != "" {
 		if len(plan.steps) > 0 && !slices.ContainsFunc(plan.runs(), step.verbs) {

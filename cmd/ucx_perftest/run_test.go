@@ -377,7 +377,7 @@ func TestKilled(t *testing.T) {
 			t.Run(line+" "+victim, func(t *testing.T) {
 				port := suitetest.FreePort(t)
 				s := start(t, "-p", port)
-				c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0"}, strings.Fields(line)...)...)
+				c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0", "--interval", "50ms"}, strings.Fields(line)...)...)
 				c.Says("[thread 0]") // it runs
 				dead, alive := s, c
 				if victim == client {

@@ -14,13 +14,14 @@ import (
 const ownNetworkEnv = "GOUCX_TEST_OWN_NETWORK"
 
 // InOwnNetwork runs the test again in a process that is root of its own network namespace, and
-// returns true there. When that process exits, all processes that it started are killed. It skips
-// the test if the system does not permit namespaces.
+// returns true there. When that process exits, all processes that it started are killed. In the
+// first process the test is a parallel one. It is skipped if the system does not permit namespaces.
 func InOwnNetwork(t *testing.T) bool {
 	t.Helper()
 	if os.Getenv(ownNetworkEnv) != "" {
 		return true
 	}
+	t.Parallel()
 	c := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^"+t.Name()+"$", "-test.count=1", "-test.v")
 	c.Env = append(os.Environ(), ownNetworkEnv+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}

@@ -101,7 +101,7 @@ func (t *sleepTally) nap(f *iface, there func() bool) (slept bool) {
 // run at the same time, and the store must wait in its buffer while the load is done. So
 // that row is repeated, and a machine that loses none is reported, not failed.
 func TestWakeUpsBetweenProcesses(t *testing.T) {
-	rounds := 100_000 // that slept
+	rounds := 50_000 // that slept
 	switch {
 	case race.Enabled: // few rounds sleep
 		rounds = 2_000

@@ -97,7 +97,7 @@ func eventBusy(e *env) {
 	require.Equal(e, ok, l.AMUint64(1, 1, 1))
 	if st := b.iface.Arm(uct.EventRecv); st != ucs.Busy { // a device's goroutine may be receiving it just now
 		require.Equal(e, ok, st)
-		require.True(e, b.readable(10*time.Second), "a message waits")
+		require.True(e, b.readable(patience), "a message waits")
 	}
 	e.until("the message", func() bool { return len(b.inbox) == 1 }, b)
 	b.arm(uct.EventRecv, a)
