@@ -77,14 +77,14 @@ func pour(t testing.TB, e *endpoint, sent *uint64, total uint64, buf []byte) {
 }
 
 // TestLossy sends both ways over links with every fault: everything comes once, in
-// order, and no endpoint fails: a million messages do, in the long form ten.
+// order, and no endpoint fails: half a million messages do, in the long form ten million.
 func TestLossy(t *testing.T) {
-	total, many, times := uint64(3000), uint64(250_000), 1
+	total, many, times := uint64(3000), uint64(125_000), 1
 	switch {
 	case race.Enabled:
 		many = 3000
 	case os.Getenv("GOUCX_TEST_LONG") != "":
-		total, times = 20_000, 10
+		total, times = 20_000, 20
 	}
 	for _, link := range []string{soft.LinkInproc, soft.LinkUDP} {
 		for _, loss := range []float64{0.001, 0.05, 0.2} {
