@@ -99,7 +99,7 @@ type Context struct {
 	log          *zap.Logger
 	closeTimeout time.Duration
 	selection    *wireup.Selection
-	absent       sync.Once // the warning about absent devices
+	warned       sync.Once // the warnings about interfaces that cannot be opened and devices that are absent
 	refused      []uct.Refusal
 	liveStats    *live.Server // nil: the program publishes no live statistics
 	opened       ucs.Time     // when the program began to publish statistics

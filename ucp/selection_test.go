@@ -28,4 +28,20 @@ func TestOpenTellsTransportsThatOnlyUCXHas(t *testing.T) {
 	_, err = ucp.Open(ucp.Config{Providers: transports.All()})
 	require.ErrorIs(t, err, ucp.ErrUnsupported)
 	assert.ErrorContains(t, err, "UCX_TLS=tcp (environment UCX_TLS) leaves no transport")
+	assert.ErrorContains(t, err, "goucx has no tcp: between hosts rc and ud run over UDP (UCX_TLS=rc)")
+}
+
+// An interface that cannot be opened is told once, since the worker then uses another transport.
+func TestOpenTellsInterfacesThatCannotBeOpened(t *testing.T) {
+	t.Setenv("UCX_SHM_SOCKET_DIR", "/nowhere")
+	core, logs := observer.New(zap.WarnLevel)
+	c, err := ucp.Open(ucp.Config{Providers: transports.All(), Log: zap.New(core)})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	for range 2 {
+		_, err = c.NewWorker(ucp.WorkerConfig{})
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, logs.Len())
+	assert.Contains(t, logs.All()[0].Message, "UCX_SHM_SOCKET_DIR=/nowhere")
 }

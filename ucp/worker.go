@@ -161,6 +161,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 func (w *Worker) openIfaces(domains []openDomain) {
 	w.t.refused = append(w.t.refused, w.t.ctx.refused...)
 	var all []uct.IfaceInfo
+	var warn []uct.Refusal // what the settings ask for and the worker does not get
 	for n, d := range domains {
 		infos, refused := d.Ifaces()
 		all = append(all, infos...)
@@ -184,6 +185,7 @@ func (w *Worker) openIfaces(domains []openDomain) {
 			f, err := d.OpenIface(i, c)
 			if err != nil {
 				refuse(err.Error())
+				warn = append(warn, w.t.refused[len(w.t.refused)-1])
 				continue
 			}
 			wi.iface = f
@@ -193,8 +195,8 @@ func (w *Worker) openIfaces(domains []openDomain) {
 	}
 	absent := w.t.ctx.selection.Absent(all)
 	w.t.refused = append(w.t.refused, absent...)
-	w.t.ctx.absent.Do(func() {
-		for _, r := range absent {
+	w.t.ctx.warned.Do(func() {
+		for _, r := range append(warn, absent...) {
 			w.t.ctx.log.Warn(r.String())
 		}
 	})

@@ -73,7 +73,11 @@ func Select(s *config.Set, components []uct.Component) (*Selection, error) {
 		return u == UseAll
 	}
 	if len(components) > 0 && !slices.ContainsFunc(components, carriesData) {
-		return nil, fmt.Errorf("setting %s leaves no transport; known are all%s: %w", sel.tlsText, known(components), ucs.ErrUnsupported)
+		instead := ""
+		if slices.Contains(sel.missing, "tcp") {
+			instead = "; goucx has no tcp: between hosts rc and ud run over UDP (UCX_TLS=rc)"
+		}
+		return nil, fmt.Errorf("setting %s leaves no transport; known are all%s%s: %w", sel.tlsText, known(components), instead, ucs.ErrUnsupported)
 	}
 	return sel, nil
 }

@@ -1,6 +1,7 @@
 package rte
 
 import (
+	"context"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -439,6 +440,13 @@ func TestConnectErrors(t *testing.T) {
 	t.Run("unknown host", func(t *testing.T) {
 		_, err := Dial(t.Context(), "no.such.host.invalid", Config{Timeout: time.Second})
 		assert.ErrorContains(t, err, "no.such.host.invalid")
+	})
+	t.Run("address of another family", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err := Dial(ctx, "127.0.0.1", Config{IPv6: true, Timeout: time.Hour})
+		assert.ErrorContains(t, err, "no suitable address")
+		require.NoError(t, ctx.Err())
 	})
 	t.Run("port in use", func(t *testing.T) {
 		_, port := listenHere(t, Config{})

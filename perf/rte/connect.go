@@ -228,7 +228,9 @@ func connect(ctx context.Context, where string, c Config) (*net.TCPConn, error) 
 		if err == nil {
 			return conn.(*net.TCPConn), nil
 		}
-		if _, ok := errors.AsType[*net.DNSError](err); ok && ctx.Err() == nil {
+		_, unknown := errors.AsType[*net.DNSError](err)
+		_, otherFamily := errors.AsType[*net.AddrError](err)
+		if (unknown || otherFamily) && ctx.Err() == nil {
 			return nil, fmt.Errorf("connect to %s: %w", where, err)
 		}
 		if ctx.Err() == nil || last == nil {

@@ -101,12 +101,12 @@ func (t *sleepTally) nap(f *iface, there func() bool) (slept bool) {
 // run at the same time, and the store must wait in its buffer while the load is done. So
 // that row is repeated, and a machine that loses none is reported, not failed.
 func TestWakeUpsBetweenProcesses(t *testing.T) {
-	rounds := 50_000 // that slept
+	rounds := 20_000 // that slept
 	switch {
 	case race.Enabled: // few rounds sleep
 		rounds = 2_000
 	case testing.Short():
-		rounds = 20_000
+		rounds = 5_000
 	case os.Getenv("GOUCX_TEST_LONG") != "":
 		rounds = 1_000_000
 	}
