@@ -125,7 +125,7 @@ func (w *thread) resumeAMSend(i uint32) ucs.Status {
 	case s.phase == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0: // the first fragment was sent
-	case l.usesRndv(s):
+	case l.usesRndv(s) && (s.length <= maxPrefetch || !l.wantsEager(s)): // a longer one is not fetched for its handler
 		return w.sendRTS(i, l)
 	case l.zcopy.fits(wire.WordHeaderLen(s.hdr), int(s.length)):
 		w.am.vec[0].Buf = w.slab.Bufs[i]

@@ -26,8 +26,6 @@ import (
 // usesRndv reports whether the message in s is sent by rendezvous.
 func (l *lane) usesRndv(s *sendOp) bool {
 	switch {
-	case s.Op == request.AMSend && s.length > maxPrefetch && l.wantsEager(s): // too long to be fetched for its handler
-		return false
 	case l.is(slowRndvOnly) || s.wants&sendRndv != 0:
 		return true
 	case s.wants&sendSync != 0 && int(s.length) > l.maxBcopy-wire.SyncHeaderLen:
