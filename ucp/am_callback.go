@@ -23,7 +23,7 @@ var errCallbackRuns = fmt.Errorf("%w: a callback of the worker still runs, panic
 // mayWait returns an error inside a handler, with ThreadMulti inside any callback. The
 // caller holds the lock.
 func (w *thread) mayWait() error {
-	if !w.am.inHandler && !w.am.multi {
+	if !w.am.inHandler && !(w.am.multi && w.callbacks.running) {
 		return nil
 	}
 	return w.outsideCallbacks()

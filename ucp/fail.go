@@ -257,11 +257,25 @@ func (w *thread) reportDue(lane uint32) bool {
 	return l.ep != nil && l.state != laneFailed && l.transport().Check(0) == ucs.PeerFailed
 }
 
-// awaitReport lets the operation in slot i complete with the report of its lane's failure.
+// awaitReport lets the operation in slot i complete with the report of its lane's failure. Its
+// status says that it awaits one.
 func (w *thread) awaitReport(i uint32) {
 	w.clearPending(i)
 	w.slab.Slots[i].Status = ucs.PeerFailed
 	w.unreported = append(w.unreported, w.slab.ID(i))
+}
+
+// mustAwaitReport reports whether the operation in slot i, which has failed, must await the report,
+// and has it do so.
+//
+//go:noinline
+func (w *thread) mustAwaitReport(i uint32) bool {
+	s := &w.slab.Slots[i]
+	if s.Status == ucs.PeerFailed || !w.reportDue(s.Lane) {
+		return false // it has awaited it
+	}
+	w.awaitReport(i)
+	return true
 }
 
 // endReported completes the operations of lane i that waited for the report of its failure.
@@ -279,7 +293,7 @@ func (w *thread) endReported(i uint32) {
 			if s.Op != request.Flush {
 				w.eps[s.EP].lost = true
 			}
-			w.complete(k, w.flushStatus(k, s.Status))
+			w.end(k, w.flushStatus(k, s.Status))
 		}
 	}
 }

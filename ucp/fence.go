@@ -72,7 +72,7 @@ func (w *thread) fencePeer(ep, i uint32) {
 	s.EP, s.Lane = ep, i
 	s.Flags = request.FlagReported // the operations after it report the failure
 	if st := w.try(f); st != ucs.InProgress {
-		w.end(f, st)
+		w.endSlow(f, st)
 	}
 }
 

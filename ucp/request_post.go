@@ -113,15 +113,9 @@ func (w *thread) discard(i uint32) {
 //
 //go:noinline
 func (w *thread) endSlow(i uint32, st ucs.Status) {
-	if st == ucs.PeerFailed && w.reportDue(w.slab.Slots[i].Lane) {
-		w.awaitReport(i)
+	if st == ucs.PeerFailed && w.mustAwaitReport(i) {
 		return
 	}
-	w.complete(i, st)
-}
-
-// complete is endSlow for an operation that does not await a report.
-func (w *thread) complete(i uint32, st ucs.Status) {
 	w.clearPending(i)
 	if complete := w.operations[w.slab.Slots[i].Op].complete; complete != nil && complete(w, i, st) {
 		return
