@@ -29,7 +29,7 @@ var (
 // canonicalUCX returns one spelling of all texts that mean the same value in a syntax of UCX.
 func canonicalUCX(syntax, text string) (string, error) {
 	text = clean(text)
-	if element, ok := listElement(syntax); ok {
+	if _, element, ok := strings.Cut(syntax, " of: "); ok && strings.HasPrefix(syntax, "comma-separated list") {
 		items := strings.Split(text, ",")
 		for i, item := range items {
 			c, err := canonicalUCX(element, item)
@@ -116,13 +116,4 @@ func canonicalUCX(syntax, text string) (string, error) {
 		return strings.TrimPrefix(strings.ToUpper(text), "SIG"), nil
 	}
 	return text, nil
-}
-
-// listElement returns the syntax of a list's elements.
-func listElement(syntax string) (string, bool) {
-	if !strings.HasPrefix(syntax, "comma-separated list") {
-		return "", false
-	}
-	_, element, ok := strings.Cut(syntax, " of: ")
-	return element, ok
 }

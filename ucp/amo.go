@@ -374,9 +374,8 @@ func (w *thread) startFetch(i uint32) (uint64, Request) {
 	if st == ucs.InProgress {
 		return 0, Request{w, id}
 	}
-	v, lane := request.As[wordOp](&w.slab.Slots[i]).key, w.slab.Slots[i].Lane
-	if st != ucs.OK && w.noteFailure(lane, st) {
-		w.awaitReport(i)
+	v := request.As[wordOp](&w.slab.Slots[i]).key
+	if st != ucs.OK && w.noteFailure(i, st) {
 		return 0, Request{w, id}
 	}
 	w.slab.release(i)

@@ -250,13 +250,6 @@ func (r Request) refusal() error {
 // Invariant: an operation in thread.unreported is live, and the transport has released its
 // buffer. endReported completes it, after the report or when its lane closes.
 
-// reportDue reports whether the transport of a lane knows that the connection has failed and has
-// not reported it yet.
-func (w *thread) reportDue(lane uint32) bool {
-	l := &w.lanes[lane]
-	return l.ep != nil && l.state != laneFailed && l.transport().Check(0) == ucs.PeerFailed
-}
-
 // awaitReport lets the operation in slot i complete with the report of its lane's failure. Its
 // status says that it awaits one.
 func (w *thread) awaitReport(i uint32) {
@@ -265,14 +258,17 @@ func (w *thread) awaitReport(i uint32) {
 	w.unreported = append(w.unreported, w.slab.ID(i))
 }
 
-// mustAwaitReport reports whether the operation in slot i, which has failed, must await the report,
-// and has it do so.
+// mustAwaitReport reports whether the operation in slot i, which has failed with PeerFailed, must
+// await the report, and has it do so. That is the case if the transport knows that the connection has
+// failed and has not reported it yet.
 //
 //go:noinline
 func (w *thread) mustAwaitReport(i uint32) bool {
 	s := &w.slab.Slots[i]
-	if s.Status == ucs.PeerFailed || !w.reportDue(s.Lane) {
-		return false // it has awaited it
+	l := &w.lanes[s.Lane]
+	// The status of an operation that has awaited the report is PeerFailed already.
+	if s.Status == ucs.PeerFailed || l.ep == nil || l.state == laneFailed || l.transport().Check(0) != ucs.PeerFailed {
+		return false
 	}
 	w.awaitReport(i)
 	return true

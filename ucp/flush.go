@@ -132,8 +132,7 @@ func (f *flush) addLane(i uint32) {
 	s = request.As[flushOp](&w.slab.Slots[c])
 	s.parent = f.parent
 	s.Flags |= request.FlagChild
-	if st == ucs.PeerFailed && w.reportDue(i) {
-		w.awaitReport(c)
+	if st == ucs.PeerFailed && w.mustAwaitReport(c) {
 		return
 	}
 	if st != ucs.InProgress {

@@ -56,6 +56,51 @@ func TestFlushReportsWhatWasRefused(t *testing.T) {
 	})
 }
 
+// A refused get of a word is an unclaimed completion with a result. When the program consumes it, its
+// slot serves another operation, which the unclaimed completions must not end.
+func TestRefusedWordIsConsumed(t *testing.T) {
+	bothModes(t, func(t *testing.T, mode ucp.ThreadMode) {
+		ctx := context.Background()
+		a, b, ep := newPair(t, "self", mode)
+		m, err := ucp.ContextOf(a).Allocate(64, ucp.MemConfig{})
+		require.NoError(t, err)
+		k, err := ep.UnpackKey(m.Key())
+		require.NoError(t, err)
+		for name, consume := range map[string]func(f ucp.Fetch[uint64]){
+			"wait": func(f ucp.Fetch[uint64]) {
+				_, err := f.Wait(ctx)
+				require.ErrorIs(t, err, ucp.ErrInvalid)
+				_, err = f.Wait(ctx)
+				require.ErrorIs(t, err, ucp.ErrStale)
+			},
+			"list": func(f ucp.Fetch[uint64]) {
+				_, err := ucp.WaitAny(ctx, []ucp.AnyRequest{f.Any()})
+				require.ErrorIs(t, err, ucp.ErrInvalid)
+			},
+			"drop": ucp.Fetch[uint64].Drop,
+		} {
+			before := k.Put(nil, 65)
+			word := k.GetUint64(64)
+			consume(word)
+			recv := b.TagRecv(make([]byte, 8), 1, exact)
+			for range 1100 { // more than are kept
+				k.Put(nil, 65)
+			}
+			require.False(t, recv.Done(), name)
+			require.NoError(t, before.Err(), "not kept any more")
+			require.ErrorIs(t, ep.Flush().Wait(ctx), ucp.ErrInvalid)
+			require.NoError(t, ep.Flush().Wait(ctx))
+			require.NoError(t, ep.TagSendUint64(1, 1).Wait(ctx))
+			_, err := recv.Wait(ctx)
+			require.NoError(t, err, name)
+
+			consume(k.GetUint64(64))
+			k.Put(nil, 65)
+			require.ErrorIs(t, ep.Flush().Wait(ctx), ucp.ErrInvalid, "the list ends")
+		}
+	})
+}
+
 // closedMemory is memory that covers nothing any more.
 func closedMemory(t *testing.T, w *ucp.Worker) *ucp.MemHandle {
 	m, err := ucp.ContextOf(w).Allocate(64, ucp.MemConfig{})

@@ -128,8 +128,8 @@ func (wi *workerIface) HandleEvents(es []uct.Event) {
 		if s.Status != ucs.OK {
 			st = s.Status
 		}
-		if st == ucs.PeerFailed && w.lanes[s.Lane].reports(wi) {
-			w.awaitReport(k)
+		if l := &w.lanes[s.Lane]; st == ucs.PeerFailed && l.ep != nil && l.state != laneFailed && l.iface == uint32(wi.index) {
+			w.awaitReport(k) // the failure is one of the lane's connection, which wi reports
 			continue
 		}
 		w.end(k, st)

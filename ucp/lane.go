@@ -46,11 +46,6 @@ type lane struct {
 	failedRoutes []failedRoute // routes that failed before this one; see lane_failover.go
 }
 
-// reports reports whether a failure on wi is one of the lane's connection, which wi then reports.
-func (l *lane) reports(wi *workerIface) bool {
-	return l.ep != nil && l.state != laneFailed && l.iface == uint32(wi.index)
-}
-
 // laneIndex has the first lane of each peer that has one. The others follow by lane.next,
 // sorted by iface.
 type laneIndex map[wireup.PeerID]uint32

@@ -11,7 +11,7 @@ import (
 // request. A refused operation occupies no slot.
 func (w *thread) start(i uint32) Request {
 	s := &w.slab.Slots[i]
-	id, op, ep, lane := w.slab.ID(i), s.Op, s.EP, s.Lane
+	id, op, ep := w.slab.ID(i), s.Op, s.EP
 	switch st := w.try(i); st {
 	case ucs.OK:
 		w.discard(i)
@@ -19,8 +19,7 @@ func (w *thread) start(i uint32) Request {
 	case ucs.InProgress:
 		return Request{w, id}
 	default:
-		if w.noteFailure(lane, st) {
-			w.awaitReport(i)
+		if w.noteFailure(i, st) {
 			return Request{w, id}
 		}
 		w.discard(i)
@@ -32,17 +31,17 @@ func (w *thread) start(i uint32) Request {
 // transport reports it.
 var errGone = fmt.Errorf("%w: its memory is gone", ErrPeerFailed)
 
-// noteFailure fails a lane whose peer an operation found dead, so that the next flush fails
-// too. If the transport knows of the failure already, it reports it with its own reason. In that
-// case noteFailure returns true, and the operation must await the report.
-func (w *thread) noteFailure(lane uint32, st ucs.Status) bool {
+// noteFailure fails the lane of the operation in slot i if that found the peer dead, so that the
+// next flush fails too. If the transport knows of the failure already, it reports it with its own
+// reason. In that case noteFailure returns true, and the operation awaits the report.
+func (w *thread) noteFailure(i uint32, st ucs.Status) bool {
 	if st != ucs.PeerFailed {
 		return false
 	}
-	if w.reportDue(lane) {
+	if w.mustAwaitReport(i) {
 		return true
 	}
-	if w.lanes[lane].ep.Check(0) == ucs.OK {
+	if lane := w.slab.Slots[i].Lane; w.lanes[lane].ep.Check(0) == ucs.OK {
 		w.failPeer(lane, errGone)
 	}
 	return false

@@ -190,6 +190,7 @@ func (r RecvRequest) TieAny() RecvRequest {
 	}
 	w.slab.Slots[i].EP = 0
 	w.slab.Slots[i].Flags |= request.FlagTied
+	w.polling.checkSoon()
 	if w.numEps[epFailed] > 0 {
 		w.failTiedRecvs()
 	}

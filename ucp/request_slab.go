@@ -37,10 +37,12 @@ func (b *slab) release(i uint32) {
 	b.Recycle(i)
 }
 
-// dropExtra drops all state outside of slot i.
+// dropExtra drops all state outside of slot i. The slot may be an unclaimed completion whose result
+// the caller consumes: a refused get of a word.
 //
 //go:noinline
 func (b *slab) dropExtra(i uint32) {
+	b.RemoveUnclaimed(i)
 	b.dropBuffers(i)
 	if int(i) < len(b.listeners) {
 		b.listeners[i] = listener{}

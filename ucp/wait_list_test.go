@@ -96,7 +96,7 @@ func TestGateListSleep(t *testing.T) {
 			require.NoError(t, err)
 			back, err := peer.NewEndpoint(w.Address(), ucp.EndpointConfig{})
 			require.NoError(t, err)
-			ctx, cancel := context.WithCancel(t.Context())
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			var others sync.WaitGroup
 			defer others.Wait()
 			defer cancel()

@@ -66,3 +66,19 @@ func TestReportWaits(t *testing.T) {
 		}
 	}
 }
+
+// A receive that begins to wait for the end of connections ends a sleep in which the ifaces would not
+// check their peers in time, though no goroutine waits for the receive.
+func TestTieEndsUncheckedSleep(t *testing.T) {
+	p := newSWPair(t, "rc", 64)
+	for name, tie := range map[string]func(RecvRequest) RecvRequest{
+		"one endpoint":  func(r RecvRequest) RecvRequest { return r.Tie(p.e) },
+		"all endpoints": RecvRequest.TieAny,
+	} {
+		p.a.t.polling.sleeper.unchecked = true
+		r := tie(p.a.TagRecv(nil, 3, ^Tag(0)))
+		require.False(t, p.a.t.polling.sleeper.unchecked, name)
+		require.True(t, p.a.t.polling.lowerSignal(), name)
+		r.Cancel()
+	}
+}

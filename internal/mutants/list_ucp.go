@@ -117,4 +117,34 @@ var ucpList = []mutant{
 		old:  "h.Endpoint, h.pending, h.numOlder, h.resuming = ep, waiting, 0, false", new: "h.Endpoint, h.pending, h.numOlder, h.resuming = ep, waiting[:0], 0, false",
 		pkg: "./ucp", test: "^TestReplaced$",
 	},
+	{
+		name: "a list is always looked at from its start",
+		file: "ucp/wait_list.go",
+		old:  "	l.start = w.looks.start(addressOfList(rs), len(rs))\n", new: "	w.looks.start(addressOfList(rs), len(rs))\n",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/a_list_of_requests_that_are_always_complete",
+	},
+	{
+		name: "requests of several workers in one list",
+		file: "ucp/wait_list.go",
+		old:  "		if !rs[i].sameWorker(&w) {", new: "		if !rs[i].sameWorker(&w) && false {",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/lists_of_several_workers",
+	},
+	{
+		name: "a parked list waits for its first operation alone",
+		file: "ucp/wait_list.go",
+		old:  "		if rs[i].kind != noRequest {\n			n := len", new: "		if rs[i].kind != noRequest && len(x.several) == 0 {\n			n := len",
+		pkg: "./ucp", test: "^TestGateListSleep$/^parked$",
+	},
+	{
+		name: "the abort of the last endpoint is not announced",
+		file: "ucp/abort.go",
+		old:  "lane != 0 && w.isLastEndpoint(k) {", new: "lane != 0 && false {",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/the_peer_aborts_its_last_endpoint",
+	},
+	{
+		name: "the abort of one endpoint is that of all",
+		file: "ucp/abort.go",
+		old:  "lane != 0 && w.isLastEndpoint(k) {", new: "lane != 0 {",
+		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^one_goroutine$/the_peer_aborts_one_of_its_endpoints",
+	},
 }

@@ -41,9 +41,7 @@ func Fit(size, cells int) Layout {
 }
 
 // Size returns the size of a ring with this layout in bytes.
-func (l Layout) Size() int { return controlBytes + l.dataSize() }
-
-func (l Layout) dataSize() int { return l.Cells*CellSize + l.Bulk }
+func (l Layout) Size() int { return controlBytes + l.Cells*CellSize + l.Bulk }
 
 // MaxBulk returns the length of the longest message that always fits an empty ring. It
 // fits wherever the previous message ended, and with as many bytes consumed but

@@ -182,9 +182,30 @@ func (b *Table) AddUnclaimed(i uint32) (first uint32) {
 		return 0
 	}
 	first = b.Unclaimed
-	b.Unclaimed = b.Slots[first].Next
-	b.numUnclaimed--
+	b.RemoveUnclaimed(first)
 	return first
+}
+
+// RemoveUnclaimed removes slot i from the unclaimed completions, if it is one of them.
+func (b *Table) RemoveUnclaimed(i uint32) {
+	s := &b.Slots[i]
+	if s.Flags&flagUnclaimed == 0 {
+		return
+	}
+	s.Flags &^= flagUnclaimed
+	before := uint32(0)
+	for k := b.Unclaimed; k != i; k = b.Slots[k].Next {
+		before = k
+	}
+	if before == 0 {
+		b.Unclaimed = s.Next
+	} else {
+		b.Slots[before].Next = s.Next
+	}
+	if b.unclaimedTail == i {
+		b.unclaimedTail = before
+	}
+	b.numUnclaimed--
 }
 
 // Chain is a doubly linked queue of live slots, through Slot.Next and Slot.prev. A slot
