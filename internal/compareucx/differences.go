@@ -26,7 +26,7 @@ var differences = []*difference{
 	is("-P 0$", kindServer, "`-P 0`", "UCX without MPI prints its help", kindRows, kindColumns, kindBox),
 	is("^-h$", kindColumns, "`-h`", "goucx has options and tests of its own"),
 	is("^[^[]*(-c 9999|-m (cuda|host,cuda-managed)|-D sgl|-K mlx5_0:1|-a cuda:0|-L warp|-F 64|-Y random|-[gG] 127[0-9.:]*)$", kindServer,
-		"what a client alone finds", "goucx's client tells its server why it does not run"),
+		"what a client alone finds", "goucx's client reports to its server why it does not run"),
 	is("\\[.*-m [a-z,-]*cuda|\\[.*-D sgl|x -t nonsense|x -t tag_lat -Q", kindServer, "batch lines that the client refuses", "goucx's server serves all others, and has no error of its own"),
 	is("x -t tag_lat -m cuda|x -t nonsense|x -t tag_lat -Q", kindRows, "one such line among others", "the others run; UCX ends at it"),
 	is("x -t ucp_get -s 0|mlx5_0:1 \\[", kindStatus, "a batch of which a run fails", "goucx's exit code is 1"),
