@@ -311,6 +311,16 @@ func (f *iface) releaseAll() (err error) {
 	if n := f.countUnsent(); n > 0 && f.d.log != nil {
 		f.d.log.Warn("closed before peers were reachable; messages to them are lost", zap.Int("connections", n))
 	}
+	// A peer whose OPEN has arrived gets SHUTDOWN too. Otherwise it would take this process for dead.
+	for n := 0; f.listener != nil && n < maxHalfOpen; n++ {
+		before := f.halfOpenID
+		if f.accept(); f.halfOpenID == before {
+			break
+		}
+	}
+	for id := range f.halfOpen {
+		f.receiveOpen(id)
+	}
 	if f.acceptTimer != nil {
 		f.acceptTimer.Stop()
 	}

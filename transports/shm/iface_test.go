@@ -205,6 +205,30 @@ func TestPeerClosesItsWorker(t *testing.T) {
 	until(t, func() bool { return a.Len() == 0 }, a)
 }
 
+// TestCloseBeforeAccept: peers that an iface has not accepted when it closes learn that it closed in
+// order. What had arrived by then counts as acknowledged, as for accepted peers.
+func TestCloseBeforeAccept(t *testing.T) {
+	for _, message := range []bool{true, false} {
+		const peers = 40 // more than are accepted at once
+		b := openTest(t, new(recorder))
+		var rs [peers]recorder
+		var as [peers]*iface
+		for i := range rs {
+			as[i] = openTest(t, &rs[i])
+			e := connectTest(t, as[i], b)
+			if message {
+				require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+			}
+		}
+		require.NoError(t, b.Close())
+		for i := range rs {
+			until(t, func() bool { return len(rs[i].failures) == 1 }, as[i])
+			require.NoError(t, rs[i].failures[0].Err, "it closed in order")
+			require.True(t, rs[i].failures[0].Acked)
+		}
+	}
+}
+
 func TestCloseOfBothEndsReleasesThePair(t *testing.T) {
 	var ra, rb recorder
 	a, b := openTest(t, &ra), openTest(t, &rb)
