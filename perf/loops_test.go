@@ -2,6 +2,7 @@ package perf
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/perf/rte"
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs/soft"
 )
 
@@ -114,12 +116,46 @@ func TestRunThreads(t *testing.T) {
 	}
 }
 
+// Threads that run one after the other have the rate of both, not the sum of their own.
 func TestSum(t *testing.T) {
-	st := func(lat, bytes, messages float64) *stamps {
-		return &stamps{final: Report{Final: true, Iterations: 7, Percentile: 1, LatencyMoment: 1, LatencyTotal: lat, BytesTotal: bytes, MessagesTotal: messages, Elapsed: time.Duration(lat)}}
+	st := func(start ucs.Time, elapsed time.Duration, messages float64) *stamps {
+		return &stamps{start: start, bytes: 8, final: Report{Final: true, Iterations: 7, Percentile: 1, LatencyMoment: 1, LatencyTotal: elapsed.Seconds(), MessagesTotal: messages, Elapsed: elapsed}}
 	}
-	assert.Equal(t, Report{Final: true, Sum: true, Iterations: 7, LatencyTotal: 200, BytesTotal: 90, MessagesTotal: 11, Elapsed: 300},
-		sum([]*stamps{st(100, 40, 4), st(300, 50, 7)}))
+	assert.Equal(t, Report{Final: true, Sum: true, Iterations: 7, LatencyTotal: 2, BytesTotal: 8 * 2.8, MessagesTotal: 2.8, Elapsed: 5 * time.Second},
+		sum([]*stamps{st(ucs.Time(2*time.Second), 3*time.Second, 4), st(ucs.Time(time.Second), time.Second, 2), st(ucs.Time(4*time.Second), 2*time.Second, 0)}))
+}
+
+// Of several threads the interrupted result is that of those which have taken a stamp.
+func TestInterruptedBeforeEveryThreadRan(t *testing.T) {
+	tag, err := Lookup("tag_lat")
+	require.NoError(t, err)
+	p := Defaults()
+	p.Test, p.ThreadCount = "tag_lat", 2
+	for _, ran := range []int{0, 1, 2} {
+		interrupt := make(chan struct{})
+		close(interrupt)
+		var rows []Report
+		m := &team{g: rte.Loop{}, p: &p, test: tag, interrupt: interrupt, sink: func(r Report) { rows = append(rows, r) }}
+		for i := range 2 {
+			st := newStamps(&Config{}, &p, tag)
+			st.begin(true)
+			if i >= 2-ran {
+				st.tick()
+			}
+			m.add(&stuck{}, st, nil)
+		}
+		r, err := m.interrupted(nil)
+		require.ErrorIs(t, err, ErrInterrupted)
+		if ran == 0 {
+			assert.Nil(t, r)
+			continue
+		}
+		assert.Equal(t, []Report{r.Last}, rows)
+		assert.Equal(t, int64(ran), r.Samples)
+		assert.True(t, r.Last.Sum)
+		assert.Positive(t, r.Last.MessagesTotal)
+		assert.False(t, math.IsInf(r.Last.MessagesTotal+r.Last.LatencyTotal, 0))
+	}
 }
 
 // stuck is a kernel that waits until its link ends, or fails at once.

@@ -10,8 +10,9 @@ type Report struct {
 	Final bool
 	// Thread is the row's thread; the last row of several threads covers all.
 	Thread int
-	// Sum marks the last row of several threads. Its rates are sums, its latency is the mean of
-	// the threads' latencies. It has no Percentile and no Moment figures.
+	// Sum marks the last row of several threads. Its rates are those of all messages from the first
+	// thread's start to the last one's end, its latency is the mean of the threads' latencies. It has
+	// no Percentile and no Moment figures.
 	Sum        bool
 	Iterations int64
 	// Percentile, LatencyMoment and LatencyTotal are in nanoseconds; for a ping-pong they are half

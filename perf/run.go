@@ -1,6 +1,7 @@
 package perf
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,10 +71,19 @@ func settle(k kernel) error {
 }
 
 // Run executes one test. Both sides call it with the same p. It returns a Result on the side with
-// index 0, which measures, and nil on the other. With an error it returns a Result after ErrInterrupted
-// only. The owner of g reports a local error to the other
-// side.
-func Run(c Config, g Group, p Params) (*Result, error) {
+// index 0, which measures, and nil on the other. With an error it returns a Result after an
+// interruption only: ErrInterrupted, or one that the other side reports (an error of g whose method
+// Interrupted() returns true). The owner of g reports a local error to the other side.
+func Run(c Config, g Group, p Params) (r *Result, err error) {
+	defer func() {
+		select {
+		case <-c.Interrupt:
+			if err != nil && !errors.Is(err, ErrInterrupted) { // the other side has ended because of it
+				err = fmt.Errorf("run %s: %w", p.Test, ErrInterrupted)
+			}
+		default:
+		}
+	}()
 	if err := p.Check(); err != nil {
 		return nil, err
 	}

@@ -3,7 +3,10 @@ package perf
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"sync"
+
+	"github.com/goucx/goucx/ucs"
 )
 
 // team is one side of a run: a kernel, a clock and a link for each thread.
@@ -142,7 +145,7 @@ func (m *team) result() *Result {
 		Params: params, Test: m.test, Transports: m.kernels[0].transports(),
 		Last: first.final, StampEvery: int(first.every), Window: m.p.window(m.test),
 	}
-	if len(m.clocks) == 1 {
+	if len(m.kernels) == 1 {
 		r.Quantiles = first.quantiles()
 		return r
 	}
@@ -157,38 +160,52 @@ func (m *team) result() *Result {
 	return r
 }
 
-// interrupted returns the result of what ran before an interruption, which is the cause of every
-// error that follows it, and ErrInterrupted. The result is nil if nothing ran. Without an
-// interruption it returns err.
+// interrupted returns the result of what ran before an interruption, here or on the other side, and
+// its error. The result is nil if nothing ran; of several threads it is that of those which took a
+// stamp. Without an interruption it returns err.
 func (m *team) interrupted(err error) (*Result, error) {
 	select {
 	case <-m.interrupt:
+		err = ErrInterrupted
 	default:
-		return nil, err
-	}
-	for _, st := range m.clocks {
-		if st.n == 0 {
-			return nil, ErrInterrupted
+		if there := m.g.Err(); interruptedThere(there) {
+			err = there
+		} else if !interruptedThere(err) {
+			return nil, err
 		}
+	}
+	m.clocks = slices.DeleteFunc(m.clocks, func(st *stamps) bool { return st.n == 0 })
+	if len(m.clocks) == 0 {
+		return nil, err
 	}
 	for _, st := range m.clocks {
 		st.end(int64(st.n) * st.every)
 	}
-	return m.result(), ErrInterrupted
+	return m.result(), err
 }
 
-// sum combines the last rows of several threads into one.
+// interruptedThere reports whether err is an interruption that the other side reports.
+func interruptedThere(err error) bool {
+	var remote interface{ Interrupted() bool }
+	return errors.As(err, &remote) && remote.Interrupted()
+}
+
+// sum combines the last rows of several threads into one. Its rates are those of all messages from
+// the first thread's start to the last one's end: threads that share processors run one after the
+// other, so that the sum of their own rates is that of no time.
 //
-// Source: aggregate_thread_results of UCX 1.13's libperf_thread.c.
+// Source: aggregate_thread_results of UCX 1.13's libperf_thread.c, which adds the threads' rates.
 func sum(clocks []*stamps) Report {
-	first := clocks[0].final
-	r := Report{Final: true, Sum: true, Iterations: first.Iterations}
+	r := Report{Final: true, Sum: true, Iterations: clocks[0].final.Iterations}
+	start, end, messages := clocks[0].start, ucs.Time(0), 0.0
 	for _, st := range clocks {
-		f := st.final
-		r.Elapsed = max(r.Elapsed, f.Elapsed)
-		r.LatencyTotal += f.LatencyTotal / float64(len(clocks))
-		r.BytesTotal += f.BytesTotal
-		r.MessagesTotal += f.MessagesTotal
+		start = min(start, st.start)
+		end = max(end, st.start.Add(st.final.Elapsed))
+		r.LatencyTotal += st.final.LatencyTotal / float64(len(clocks))
+		messages += st.final.MessagesTotal * st.final.Elapsed.Seconds()
 	}
+	r.Elapsed = end.Sub(start)
+	r.MessagesTotal = messages / r.Elapsed.Seconds()
+	r.BytesTotal = r.MessagesTotal * float64(clocks[0].bytes)
 	return r
 }

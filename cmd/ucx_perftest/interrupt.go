@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -62,13 +61,4 @@ func dieInterrupted() {
 	_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
 	time.Sleep(time.Second) // until the signal arrives
 	os.Exit(130)
-}
-
-// cause returns the other side's interruption, if that is why a run failed with err: its transports
-// fail too when it ends.
-func cause(conn *rte.Conn, err error) error {
-	if r, ok := errors.AsType[*rte.RemoteError](conn.Err()); ok && err != nil && r.Text == rte.Interrupted {
-		return r
-	}
-	return err
 }

@@ -49,11 +49,39 @@ func TestInterruptedPeer(t *testing.T) {
 				assert.Equal(t, syscall.SIGINT, dead.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal())
 				assert.Equal(t, 1, alive.End(patience))
 				assert.Regexp(t, `the other side, goucx .*\(pid \d+ on .*\), reports: interrupted\n`, alive.Err.String())
+				assert.Equal(t, 1, strings.Count(c.Out.String(), "Final:"), "%s", &c.Out)
 				if victim == "client" {
-					assert.Equal(t, 1, strings.Count(c.Out.String(), "Final:"), "%s", &c.Out)
 					assert.Contains(t, c.Err.String(), "1 of 2 runs were not begun")
 				}
 			})
 		}
+	}
+}
+
+// A client that is interrupted before it measures, while its server ends because of it, or together with
+// its server, ends by the signal.
+func TestInterruptedAnywhere(t *testing.T) {
+	for line, both := range map[string]bool{"-t tag_bw -s 100m -w 10000": false, "-t ucp_get -s 1g -w 10000": false, "-t tag_lat -E sleep": true, "-t tag_bw -T 2": true} {
+		t.Run(line, func(t *testing.T) {
+			port := suitetest.FreePort(t)
+			s := start(t, "-p", port)
+			c := start(t, append([]string{"127.0.0.1", "-q", "-p", port, "-n", "0", "--interval", "50ms"}, strings.Fields(line)...)...)
+			if both {
+				c.Says("[thread 0]")
+				require.NoError(t, s.Cmd.Process.Signal(os.Interrupt))
+			} else {
+				c.Says("Transport:") // it warms up
+			}
+			require.NoError(t, c.Cmd.Process.Signal(os.Interrupt))
+			c.End(patience)
+			if both {
+				assert.Equal(t, 1, strings.Count(c.Out.String(), "Final:"), "%s", &c.Out)
+				return // the server's report may have come first
+			}
+			assert.Equal(t, syscall.SIGINT, c.Cmd.ProcessState.Sys().(syscall.WaitStatus).Signal(), "%s", &c.Err)
+			assert.Contains(t, c.Err.String(), ": interrupted\n")
+			assert.Equal(t, 1, s.End(patience))
+			assert.Contains(t, s.Err.String(), "reports: interrupted\n")
+		})
 	}
 }

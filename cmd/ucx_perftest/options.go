@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -39,6 +40,7 @@ type options struct {
 	completion string
 	given      []string // letters or long names of the test options that were set
 	onlyTests  bool     // a line of a batch file: test options only
+	refused    error    // the first option or value that goucx does not support
 }
 
 func newOptions() *options {
@@ -83,13 +85,30 @@ func (o *options) flags() *pflag.FlagSet {
 	for _, g := range groups {
 		for i := range g.rows {
 			r := &g.rows[i]
-			f := fs.VarPF(r.parser(o), r.long, r.letter, "")
+			f := fs.VarPF(refusing{r.parser(o), r, o}, r.long, r.letter, "")
 			if f.NoOptDefVal = r.bare; r.arg == "" {
 				f.NoOptDefVal = "true"
 			}
 		}
 	}
 	return fs
+}
+
+// refusing is a value that leaves what goucx does not support in refused, so that the rest of the
+// line is read: the server's host, which has to learn it.
+type refusing struct {
+	pflag.Value
+	row *option
+	o   *options
+}
+
+func (v refusing) Set(s string) error {
+	err := v.Value.Set(s)
+	if errors.Is(err, errors.ErrUnsupported) {
+		v.o.refused = cmp.Or(v.o.refused, fmt.Errorf("%s %q: %w", v.row.name(), s, err))
+		return nil
+	}
+	return err
 }
 
 func (r *option) parser(o *options) pflag.Value {
@@ -116,7 +135,7 @@ func (o *options) parse(args []string) error {
 			}
 		}
 	}
-	return o.positional(fs.Args())
+	return cmp.Or(o.positional(fs.Args()), o.refused)
 }
 
 // errorModes are the words that -e takes for its value. UCX 1.13's -e has none: any other word after

@@ -32,6 +32,12 @@ func exitCode(err error) int {
 // run is the command: results go to stdout, diagnostics to stderr.
 func run(args []string, stdout, stderr io.Writer) (err error) {
 	o := newOptions()
+	connects := false
+	defer func() {
+		if err != nil && !connects && o.host != "" {
+			o.decline(err)
+		}
+	}()
 	if err := o.parse(args); err != nil {
 		return usageError{fmt.Errorf("%w (-h lists the options)", err)}
 	}
@@ -98,6 +104,7 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 		}
 		defer func() { err = errors.Join(err, s.picture.draw()) }()
 	}
+	connects = true
 	switch {
 	case o.loopback:
 		return s.loopback()

@@ -16,6 +16,7 @@ import (
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/perf/report"
 	"github.com/goucx/goucx/perf/rte"
+	"github.com/goucx/goucx/ucp"
 )
 
 // session is one execution of the command: one connection, one or more runs.
@@ -56,12 +57,26 @@ func (s *session) opening() opening {
 	return o
 }
 
-func (s *session) rte() rte.Config {
+func (o *options) rte() rte.Config {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown host"
 	}
-	return rte.Config{Port: s.port, IPv6: s.ipv6, Timeout: s.wait, Own: rte.Identity{Version: cmdline.BuildOf(cmdline.Info()).Version, Host: host, PID: os.Getpid()}}
+	return rte.Config{Port: o.port, IPv6: o.ipv6, Timeout: o.wait, Own: rte.Identity{Version: cmdline.BuildOf(cmdline.Info()).Version, Host: host, PID: os.Getpid()}}
+}
+
+// declineTimeout bounds how long a client that cannot run tries to reach its server.
+const declineTimeout = time.Second
+
+// decline reports to a server that waits for this client why the client cannot run, so that the server
+// ends; best effort.
+func (o *options) decline(err error) {
+	c := o.rte()
+	c.Timeout, c.Greet = min(c.Timeout, declineTimeout), declineTimeout
+	if conn, derr := rte.Dial(context.Background(), o.host, c); derr == nil {
+		conn.Fail(err)
+		_ = conn.Close()
+	}
 }
 
 // header returns the header above this session's results.
@@ -168,11 +183,21 @@ func (s *session) finish(f report.Form, h report.Header, runs *tally) error {
 }
 
 // client connects to the server and measures.
-func (s *session) client() error {
+func (s *session) client() (err error) {
 	conn, err := rte.Dial(context.Background(), s.host, s.rte())
 	if err != nil {
 		return err
 	}
+	defer s.catchInterrupt(conn)()
+	defer func() {
+		select {
+		case <-s.config.Interrupt:
+			if err != nil && !errors.Is(err, perf.ErrInterrupted) { // the other side has ended because of it
+				err = perf.ErrInterrupted
+			}
+		default:
+		}
+	}()
 	defer func() { _ = conn.Close() }()
 	if err := conn.Send(kindSession, s.opening()); err != nil {
 		return err
@@ -182,7 +207,6 @@ func (s *session) client() error {
 	h := header(s.opening(), false, true)
 	runs := tally{runs: len(s.plan.steps), to: s.stderr}
 	left, ended := len(s.plan.runs()), false
-	defer s.catchInterrupt(conn)()
 	for _, r := range s.plan.steps {
 		switch {
 		case r.refused != nil:
@@ -229,6 +253,28 @@ func endRun(conn *rte.Conn, err error, last bool) (failure, broken error) {
 func sendFailure(conn *rte.Conn, err error) error {
 	if _, fromPeer := errors.AsType[*rte.RemoteError](err); !fromPeer {
 		conn.Fail(err)
+	}
+	return err
+}
+
+// reasonTimeout bounds how long a side whose peer has failed waits for that one's own reason.
+const reasonTimeout = time.Second
+
+// cause returns the other side's own reason, if that is why a run failed with err: an interruption, or
+// what made it close its worker, which the transports here report as a failed peer.
+func cause(conn *rte.Conn, err error) error {
+	if errors.Is(err, perf.ErrInterrupted) {
+		return err
+	}
+	failed := errors.Is(err, ucp.ErrPeerFailed)
+	for end := time.Now().Add(reasonTimeout); err != nil; time.Sleep(time.Millisecond) {
+		other := conn.Err()
+		if r, ok := errors.AsType[*rte.RemoteError](other); ok && (failed || r.Interrupted()) {
+			return r
+		}
+		if other != nil || !failed || time.Now().After(end) {
+			break
+		}
 	}
 	return err
 }

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"errors"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/internal/suitetest"
+	"github.com/goucx/goucx/perf/rte"
+	"github.com/goucx/goucx/ucp"
 )
 
 // A server serves its client, whatever connects before: a connection that says
@@ -132,4 +137,31 @@ func TestTransportsOfABatch(t *testing.T) {
 		at += n
 	}
 	assert.Equal(t, 3, strings.Count(out, "Transport:"))
+}
+
+// A side whose peer closes its worker before it reports why shows that reason, not the closed worker.
+func TestReasonOfTheOtherSide(t *testing.T) {
+	port, err := strconv.Atoi(suitetest.FreePort(t))
+	require.NoError(t, err)
+	config := rte.Config{Port: port}
+	l, err := rte.Listen(config)
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	accepted := make(chan *rte.Conn, 1)
+	go func() {
+		c, _ := l.Accept(func(error) {})
+		accepted <- c
+	}()
+	client, err := rte.Dial(t.Context(), "127.0.0.1", config)
+	require.NoError(t, err)
+	server := <-accepted
+	require.NotNil(t, server)
+	own := errors.New("set up tag_lat: no device")
+	require.Equal(t, own, cause(client, own), "an error of this side alone is its own")
+	time.AfterFunc(50*time.Millisecond, func() { server.Fail(errors.New("it requires what this version does not have")) })
+	require.ErrorContains(t, cause(client, ucp.ErrPeerClosed), "reports: it requires what this version does not have")
+	require.Equal(t, own, cause(client, own), "an error of this side alone is its own")
+	require.NoError(t, client.Close())
+	require.Equal(t, ucp.ErrPeerClosed, cause(server, ucp.ErrPeerClosed), "of a dead side no reason arrives")
+	require.NoError(t, server.Close())
 }

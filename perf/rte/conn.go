@@ -27,6 +27,9 @@ func (e *RemoteError) Error() string {
 	return fmt.Sprintf("the other side, %s, reports: %s", e.Peer, e.Text)
 }
 
+// Interrupted reports whether the other side was interrupted.
+func (e *RemoteError) Interrupted() bool { return e.Text == interrupted }
+
 // Conn is the control connection to the other process. It is used by one goroutine.
 type Conn struct {
 	c    *net.TCPConn
@@ -166,13 +169,13 @@ func (c *Conn) Fail(cause error) {
 	_ = c.Send(typeError, cause.Error())
 }
 
-// Interrupted is the text of the RemoteError after Interrupt.
-const Interrupted = "interrupted"
+// interrupted is the text of the RemoteError after Interrupt.
+const interrupted = "interrupted"
 
 // Interrupt reports to the other side that this one was interrupted and is going to exit; best effort.
 // Any goroutine may call it while another one uses the connection.
 func (c *Conn) Interrupt() {
-	if b, err := appendRecord(nil, record{Type: typeError, Body: json.RawMessage(`"` + Interrupted + `"`)}); err == nil {
+	if b, err := appendRecord(nil, record{Type: typeError, Body: json.RawMessage(`"` + interrupted + `"`)}); err == nil {
 		defer expire(c.c, time.Second)()
 		_, _ = c.c.Write(b)
 	}
