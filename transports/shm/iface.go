@@ -75,6 +75,7 @@ type iface struct {
 	event      *shmem.WakePipe
 	halfOpen   map[uint32]halfOpenConn
 	halfOpenID uint32
+	openDepth  int // nesting depth of acceptOpen
 	// halfOpenOldest: no entry has this id or a smaller one.
 	halfOpenOldest uint32
 
@@ -312,11 +313,8 @@ func (f *iface) releaseAll() (err error) {
 		f.d.log.Warn("closed before peers were reachable; messages to them are lost", zap.Int("connections", n))
 	}
 	// A peer whose OPEN has arrived gets SHUTDOWN too. Otherwise it would take this process for dead.
-	for n := 0; f.listener != nil && n < maxHalfOpen; n++ {
-		before := f.halfOpenID
-		if f.accept(); f.halfOpenID == before {
-			break
-		}
+	if f.listener != nil {
+		f.acceptAll()
 	}
 	for id := range f.halfOpen {
 		f.receiveOpen(id)

@@ -229,6 +229,24 @@ func TestCloseBeforeAccept(t *testing.T) {
 	}
 }
 
+// TestCloseWhileConnectsCross: an iface that closes while its connect crosses that of its peer has
+// closed in order, whichever connect is kept. What it sent is delivered.
+func TestCloseWhileConnectsCross(t *testing.T) {
+	for closing := range 2 {
+		var rs [2]recorder
+		fs := [2]*iface{openTest(t, &rs[0]), openTest(t, &rs[1])}
+		for i := range fs {
+			require.Equal(t, ucs.OK, connectTest(t, fs[i], fs[1-i]).AMShort(1, 5, []byte("last words")))
+		}
+		require.NoError(t, fs[closing].Close())
+		r := &rs[1-closing]
+		until(t, func() bool { return r.n > 0 && len(r.failures) > 0 }, fs[1-closing])
+		for _, f := range r.failures {
+			require.NoError(t, f.Err, "iface %d closed in order", closing)
+		}
+	}
+}
+
 func TestCloseOfBothEndsReleasesThePair(t *testing.T) {
 	var ra, rb recorder
 	a, b := openTest(t, &ra), openTest(t, &rb)
