@@ -60,7 +60,7 @@ func (e Endpoint) Close() error {
 // The peer is notified, with the first 200 bytes of cause's text, as far as the connection permits.
 // Its receives that wait for a message sent on the endpoint complete with ErrPeerFailed and the
 // text. If this was the last endpoint to the peer's worker, the peer's endpoints to this worker fail
-// with them. Otherwise they go on. A message that the peer's device reads is withdrawn if no other
+// with them. Otherwise they go on. An [AM].From that is open counts as an endpoint. A message that the peer's device reads is withdrawn if no other
 // endpoint uses the connection. Abort is idempotent.
 func (e Endpoint) Abort(cause error) {
 	if e.t == nil {

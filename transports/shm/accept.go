@@ -78,6 +78,16 @@ func (f *iface) accept() {
 	}
 }
 
+// acceptAll accepts the connections that have arrived, up to a bound that only a flood reaches.
+func (f *iface) acceptAll() {
+	for range maxHalfOpen {
+		before := f.halfOpenID
+		if f.accept(); f.halfOpenID == before {
+			return
+		}
+	}
+}
+
 // receiveOpen reads OPEN from half-open connection id, if it has arrived, and handles it. If the
 // OPEN cannot be accepted, it sends REJECT with the reason.
 func (f *iface) receiveOpen(id uint32) {
@@ -97,7 +107,9 @@ func (f *iface) receiveOpen(id uint32) {
 	delete(f.halfOpen, id)
 	_ = f.epoll.Del(c.sock.FD())
 	if err == nil {
+		f.openDepth++
 		err = f.acceptOpen(id, c, b[:n], fds)
+		f.openDepth--
 	}
 	if err != nil {
 		f.stats.Inc(statRefused)

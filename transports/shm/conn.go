@@ -253,6 +253,16 @@ func (e *ep) readMsg(sock *shmem.Conn) bool {
 	case errors.Is(err, shmem.ErrWouldBlock):
 		return false
 	case errors.Is(err, io.EOF), errors.Is(err, unix.ECONNRESET):
+		if e.f.connecting[e.peer] == e && sock == e.sock {
+			// The peer may have kept its own connect, and closed both. Then its OPEN, and what
+			// follows, has arrived.
+			if e.f.openDepth > 0 {
+				return false // acceptOpen has an OPEN; the end is read again
+			}
+			if e.f.acceptAll(); e.sock != sock {
+				return true
+			}
+		}
 		e.markPeerGone()
 		return false
 	case err == nil, errors.Is(err, shmem.ErrDescriptors) && n == connMsgLen:

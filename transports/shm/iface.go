@@ -75,6 +75,7 @@ type iface struct {
 	event      *shmem.WakePipe
 	halfOpen   map[uint32]halfOpenConn
 	halfOpenID uint32
+	openDepth  int // nesting depth of acceptOpen
 	// halfOpenOldest: no entry has this id or a smaller one.
 	halfOpenOldest uint32
 
@@ -310,6 +311,13 @@ func (f *iface) releaseAll() (err error) {
 	}
 	if n := f.countUnsent(); n > 0 && f.d.log != nil {
 		f.d.log.Warn("closed before peers were reachable; messages to them are lost", zap.Int("connections", n))
+	}
+	// A peer whose OPEN has arrived gets SHUTDOWN too. Otherwise it would take this process for dead.
+	if f.listener != nil {
+		f.acceptAll()
+	}
+	for id := range f.halfOpen {
+		f.receiveOpen(id)
 	}
 	if f.acceptTimer != nil {
 		f.acceptTimer.Stop()

@@ -205,6 +205,48 @@ func TestPeerClosesItsWorker(t *testing.T) {
 	until(t, func() bool { return a.Len() == 0 }, a)
 }
 
+// TestCloseBeforeAccept: peers that an iface has not accepted when it closes learn that it closed in
+// order. What had arrived by then counts as acknowledged, as for accepted peers.
+func TestCloseBeforeAccept(t *testing.T) {
+	for _, message := range []bool{true, false} {
+		const peers = 40 // more than are accepted at once
+		b := openTest(t, new(recorder))
+		var rs [peers]recorder
+		var as [peers]*iface
+		for i := range rs {
+			as[i] = openTest(t, &rs[i])
+			e := connectTest(t, as[i], b)
+			if message {
+				require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
+			}
+		}
+		require.NoError(t, b.Close())
+		for i := range rs {
+			until(t, func() bool { return len(rs[i].failures) == 1 }, as[i])
+			require.NoError(t, rs[i].failures[0].Err, "it closed in order")
+			require.True(t, rs[i].failures[0].Acked)
+		}
+	}
+}
+
+// TestCloseWhileConnectsCross: an iface that closes while its connect crosses that of its peer has
+// closed in order, whichever connect is kept. What it sent is delivered.
+func TestCloseWhileConnectsCross(t *testing.T) {
+	for closing := range 2 {
+		var rs [2]recorder
+		fs := [2]*iface{openTest(t, &rs[0]), openTest(t, &rs[1])}
+		for i := range fs {
+			require.Equal(t, ucs.OK, connectTest(t, fs[i], fs[1-i]).AMShort(1, 5, []byte("last words")))
+		}
+		require.NoError(t, fs[closing].Close())
+		r := &rs[1-closing]
+		until(t, func() bool { return r.n > 0 && len(r.failures) > 0 }, fs[1-closing])
+		for _, f := range r.failures {
+			require.NoError(t, f.Err, "iface %d closed in order", closing)
+		}
+	}
+}
+
 func TestCloseOfBothEndsReleasesThePair(t *testing.T) {
 	var ra, rb recorder
 	a, b := openTest(t, &ra), openTest(t, &rb)
