@@ -117,7 +117,7 @@ func batchLines() []line {
 	add := func(group, args string, texts ...string) {
 		lines = append(lines, line{group: group, args: strings.Fields("-v -f -w 2 " + args), files: texts})
 	}
-	for size := 8; size <= 2<<20; size *= 2 {
+	for size := 8; size <= 64<<20; size *= 2 {
 		add(groupSizes, "-t tag_bw", fmt.Sprintf("%d -s %d -n 20", size, size))
 	}
 	for _, sizes := range []string{"512,512", "4096,4096", "3000,3000,8192,8192"} {
