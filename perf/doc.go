@@ -10,7 +10,7 @@
 // Tests, windows, meanings and arithmetic are those of UCX's libperf. A ping-pong reports half of
 // a round trip, a stream the time between sends. The percentile is that of the last 2048 stamps.
 //
-// One difference makes streams cheaper to measure: their loop reads the clock every 64th message.
+// One difference makes streams cheaper to measure: their loop reads the clock every 64th message below 1 MiB.
 // So the rate is that of the messages and not of the clock, and a percentile is one of means of 64
 // messages. Params.StampEach reads the clock at every message, as UCX does. A ping-pong is stamped
 // at every message, right after the send, while the message is in flight.

@@ -111,10 +111,14 @@ func (p *Params) Size() int64 {
 	return n
 }
 
+// largeMessage is the size from which a stream is stamped at every message: 64 of them may take longer
+// than the time between rows, and an interruption before the first stamp has no row.
+const largeMessage = 1 << 20
+
 // StampStride returns the number of messages per stamp of the clock: 64 of a stream, unless it has
-// fewer messages or StampEach is set.
+// fewer messages, its messages are large, or StampEach is set.
 func (p *Params) StampStride(t Test) int64 {
-	if t.Pattern == PingPong || p.StampEach || p.iterations() < streamStride {
+	if t.Pattern == PingPong || p.StampEach || p.iterations() < streamStride || p.Size() >= largeMessage {
 		return 1
 	}
 	return streamStride

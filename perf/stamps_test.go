@@ -100,7 +100,11 @@ func TestLeanTicks(t *testing.T) {
 	assert.Equal(t, int64(64), p.StampStride(put))
 	p.Iterations = 63
 	assert.Equal(t, int64(1), p.StampStride(put), "fewer messages than a stride would have no stamp")
-	p.Iterations, p.StampEach = 0, true
+	p.Iterations, p.Sizes = 0, []int64{largeMessage - 1}
+	assert.Equal(t, int64(64), p.StampStride(put))
+	p.Sizes = []int64{largeMessage}
+	assert.Equal(t, int64(1), p.StampStride(put), "64 large messages may take longer than the time between rows")
+	p.Sizes, p.StampEach = []int64{8}, true
 	s := newStamps(&Config{}, &p, put)
 	assert.Equal(t, int64(1), s.every)
 	s.begin(true)

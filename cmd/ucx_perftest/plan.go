@@ -124,7 +124,7 @@ func (p *plan) check() error {
 		switch {
 		case err == nil:
 		case s.where == "":
-			return usageError{err}
+			return usageError{inLine{err}}
 		default:
 			s.refuse(strings.Join(s.names, "/"), err)
 		}

@@ -273,6 +273,7 @@ func TestUsageErrors(t *testing.T) {
 		{"-l -t tag_lat --json -v", "--json and -v do not go together"},
 		{"-l -t tag_lat --json -N", "--json and -N do not go together"},
 		{"-l -t am_lat -s 4", "active message header size 8 is larger than message size 4"},
+		{"-l -t ucp_fadd -s 16,48 -V", "an atomic works on 4 or 8 bytes; ucp_fadd: only ping-pongs"},
 		{"-l -t tag_lat -b /no/such/file", ""},
 	} {
 		t.Run(tc.args, func(t *testing.T) {

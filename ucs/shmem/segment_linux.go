@@ -122,9 +122,17 @@ func (s *Segment) CloseFD() error { return s.fd.close() }
 
 // Populate allocates all pages, so that no later access faults. It changes no byte and may
 // run concurrently with accesses by any process.
+//
+// Errors: ENOMEM for more than the host has, for which the kernel would kill the process.
 func (s *Segment) Populate() error {
 	if s.mem == nil {
 		return fmt.Errorf("populate segment: %w", ucs.ErrClosed)
+	}
+	var host unix.Sysinfo_t
+	if err := unix.Sysinfo(&host); err == nil {
+		if has := (uint64(host.Totalram) + uint64(host.Totalswap)) * uint64(host.Unit); uint64(len(s.mem)) > has {
+			return fmt.Errorf("populate segment of %d bytes: %w: the host has %d", len(s.mem), unix.ENOMEM, has)
+		}
 	}
 	err := retry(func() error { return unix.Madvise(s.mem, unix.MADV_POPULATE_WRITE) })
 	switch err {

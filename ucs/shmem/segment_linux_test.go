@@ -79,6 +79,14 @@ func TestPopulateTakesEveryPage(t *testing.T) {
 	assert.Equal(t, byte(9), s.Bytes()[3])
 }
 
+// The kernel would end the process for it.
+func TestPopulateRefusesMoreThanTheHostHas(t *testing.T) {
+	s, err := Create("goucx-test", 1<<44)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.ErrorIs(t, s.Populate(), unix.ENOMEM)
+}
+
 // memfd makes an unmapped memfd of 8192 bytes with the given seals.
 func memfd(t *testing.T, seals int) int {
 	t.Helper()
