@@ -25,8 +25,9 @@ type comm struct {
 type job struct {
 	*bootstrap.Job
 	w     *ucp.Worker
-	peers []ucp.Endpoint // by rank
-	gone  []error        // why the endpoint of a rank has failed; nil: it has not
+	peers []ucp.Endpoint  // by rank
+	gone  []error         // why the endpoint of a rank has failed; nil: it has not
+	watch ucp.RecvRequest // see watchAll
 }
 
 // Tags: kind in the highest byte, then group, then the program's tag or the number of the
@@ -62,8 +63,13 @@ func connect(ctx context.Context, b *bootstrap.Job, w *ucp.Worker) (*comm, error
 			return nil, err
 		}
 	}
+	j.watchAll()
 	return c, nil
 }
+
+// watchAll posts a receive that is tied to all endpoints. While it waits, goucx probes every process
+// and not only the one whose message this process waits for. So all notice a death at the same time.
+func (j *job) watchAll() { j.watch = j.w.TagRecv(nil, kindNever, exact).TieAny() }
 
 // isend begins to send p to a member. p must not be changed until the request completes.
 func (c *comm) isend(p []byte, to, tag int) ucp.Request {
@@ -104,7 +110,8 @@ func (j *job) explain(err error) error {
 				_ = j.peers[rank].Close() // it has left, and does not end the receive again
 			}
 		}
-		_, _ = j.w.TagRecv(nil, kindNever, exact).TieAny().Finish(ctx)
+		_, _ = j.watch.Finish(ctx)
+		j.watchAll()
 	}
 	for _, rank := range j.died() {
 		err = fmt.Errorf("rank %d has died: %w", rank, err)
@@ -142,6 +149,10 @@ func (c *comm) without(ctx context.Context, leaves bool) (*comm, error) {
 			}
 			c.gone[rank] = nil
 		}
+	}
+	if c.watch.Done() { // one that leaves has closed before
+		c.watch.Drop()
+		c.watchAll()
 	}
 	next.ranks = slices.Clip(next.ranks)
 	return next, nil
