@@ -328,17 +328,6 @@ func TestRunErrors(t *testing.T) {
 			assert.Contains(t, s.Err.String(), "reports: "+err.Error()+"\n")
 		})
 	}
-	for _, args := range []string{"-t ucp_fadd -s 16", "-D iov -t tag_lat", "-t tag_lat --json -v", "-t tag_lat -c 4000", ""} {
-		t.Run("a server learns that its client cannot run "+args, func(t *testing.T) {
-			port := suitetest.FreePort(t)
-			s := start(t, "-p", port)
-			s.Says("Waiting for connection")
-			_, _, err := command(append([]string{"-p", port, "127.0.0.1"}, strings.Fields(args)...)...)
-			require.Error(t, err)
-			assert.Equal(t, 1, s.End(patience))
-			assert.Contains(t, s.Err.String(), "reports: "+err.Error()+"\n")
-		})
-	}
 	t.Run("both sides tell what the transport refuses", func(t *testing.T) {
 		port := suitetest.FreePort(t)
 		s := start(t, "-p", port)
