@@ -28,7 +28,7 @@ type Config struct {
 	// CPUs are the processors to which this process is bound; each of the two threads of a verbs
 	// test gets one. nil: no binding.
 	CPUs []int
-	// Interrupt ends the run when it is closed, within an Interval: Run returns ErrInterrupted, on the
+	// Interrupt ends the run when it is closed, within a second: Run returns ErrInterrupted, on the
 	// measuring side with the Result of what ran, if anything did. nil: no interruption.
 	Interrupt <-chan struct{}
 	// Connected receives the transports and devices that the test uses ("shm/memory"), when its

@@ -92,6 +92,20 @@ func TestTicks(t *testing.T) {
 	assert.Empty(t, rows)
 }
 
+// Between the rows of a long interval an interruption is looked for each second.
+func TestInterruptBetweenRows(t *testing.T) {
+	tag, err := Lookup("tag_bw")
+	require.NoError(t, err)
+	p, rows, interrupt := Defaults(), 0, make(chan struct{})
+	s := newStamps(&Config{Rows: func(Report) { rows++ }, Interval: 90 * time.Minute, Interrupt: interrupt}, &p, tag)
+	s.begin(true)
+	assert.InEpsilon(t, float64(time.Second), float64(s.due)*s.scale, 0.01)
+	s.report()
+	assert.Zero(t, rows)
+	close(interrupt)
+	assert.PanicsWithValue(t, errReported, s.report)
+}
+
 // With a stamp each, the histogram is filled from the ring at each row.
 func TestLeanTicks(t *testing.T) {
 	put, err := Lookup("put_bw")

@@ -21,7 +21,7 @@ import (
 
 const answererEnv = "GOUCX_TEST_ANSWERER"
 
-// TestAnswererProcess is the other process of BenchmarkLayouts: one goroutine answers each active
+// TestAnswererProcess is the other process of BenchmarkLayouts: one goroutine replies to each active
 // message with a tag message.
 func TestAnswererProcess(t *testing.T) {
 	transport := os.Getenv(answererEnv)

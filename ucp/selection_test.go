@@ -31,8 +31,9 @@ func TestOpenTellsTransportsThatOnlyUCXHas(t *testing.T) {
 	assert.ErrorContains(t, err, "goucx has no tcp: between hosts rc and ud run over UDP (UCX_TLS=rc)")
 }
 
-// An interface that cannot be opened is told once, since the worker then uses another transport.
-func TestOpenTellsInterfacesThatCannotBeOpened(t *testing.T) {
+// A context logs one warning for an interface that cannot be opened: its workers then use another
+// transport.
+func TestOpenWarnsOfInterfacesThatCannotBeOpened(t *testing.T) {
 	t.Setenv("UCX_SHM_SOCKET_DIR", "/nowhere")
 	core, logs := observer.New(zap.WarnLevel)
 	c, err := ucp.Open(ucp.Config{Providers: transports.All(), Log: zap.New(core)})

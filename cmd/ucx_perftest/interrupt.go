@@ -10,12 +10,12 @@ import (
 	"github.com/goucx/goucx/perf/rte"
 )
 
-// stopTimeout bounds how long an interrupted client continues: a row is due each second, and the
+// stopTimeout bounds how long an interrupted client continues: a run ends within a second, and the
 // transports close.
 const stopTimeout = 3 * time.Second
 
 // catchInterrupt makes the first SIGINT end the run, so that the measuring side prints its final row
-// and both sides learn why. A second one, or one to a server, ends the process at once. conn is nil
+// and both sides report why. A second one, or one to a server, ends the process at once. conn is nil
 // without another side. After restore SIGINT ends the process as before. An ignored SIGINT, as of a
 // shell's background job, stays so.
 func (s *session) catchInterrupt(conn *rte.Conn) (restore func()) {

@@ -94,8 +94,8 @@ func (o *options) flags() *pflag.FlagSet {
 	return fs
 }
 
-// refusing is a value that leaves what goucx does not support in refused, so that the rest of the
-// line is read: the server's host, which has to learn it.
+// refusing is a value that records in refused what goucx does not support. The rest of the line is
+// parsed all the same, because it has the server's host, to which decline reports the error.
 type refusing struct {
 	pflag.Value
 	row *option
