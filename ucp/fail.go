@@ -250,8 +250,8 @@ func (r Request) refusal() error {
 // Invariant: an operation in thread.unreported is live, and the transport has released its
 // buffer. endReported completes it, after the report or when its lane closes.
 
-// awaitReport lets the operation in slot i complete with the report of its lane's failure. Its
-// status says that it awaits one.
+// awaitReport lets the operation in slot i complete with the report of its lane's failure. Until
+// then its status is PeerFailed.
 func (w *thread) awaitReport(i uint32) {
 	w.clearPending(i)
 	w.slab.Slots[i].Status = ucs.PeerFailed

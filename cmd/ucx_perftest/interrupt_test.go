@@ -31,7 +31,7 @@ func TestInterruptedLoopback(t *testing.T) {
 	}
 }
 
-// The other side of an interrupted one says so.
+// The other side of an interrupted one reports the interruption.
 func TestInterruptedPeer(t *testing.T) {
 	for _, line := range []string{"tag_lat", "ucp_put_bw"} {
 		for _, victim := range []string{"client", "server"} {

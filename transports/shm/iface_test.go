@@ -205,7 +205,7 @@ func TestPeerClosesItsWorker(t *testing.T) {
 	until(t, func() bool { return a.Len() == 0 }, a)
 }
 
-// TestCloseBeforeAccept: peers that an iface has not accepted when it closes learn that it closed in
+// TestCloseBeforeAccept: peers that an iface has not accepted when it closes are notified that it closed in
 // order. What had arrived by then counts as acknowledged, as for accepted peers.
 func TestCloseBeforeAccept(t *testing.T) {
 	for _, message := range []bool{true, false} {
