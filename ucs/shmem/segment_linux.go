@@ -130,7 +130,7 @@ func (s *Segment) Populate() error {
 	}
 	var host unix.Sysinfo_t
 	if err := unix.Sysinfo(&host); err == nil {
-		if has := (uint64(host.Totalram) + uint64(host.Totalswap)) * uint64(host.Unit); uint64(len(s.mem)) > has {
+		if has := (host.Totalram + host.Totalswap) * uint64(host.Unit); uint64(len(s.mem)) > has {
 			return fmt.Errorf("populate segment of %d bytes: %w: the host has %d", len(s.mem), unix.ENOMEM, has)
 		}
 	}

@@ -84,7 +84,7 @@ func TestPopulateRefusesMoreThanTheHostHas(t *testing.T) {
 	suitetest.SkipEmulated(t)
 	var host unix.Sysinfo_t
 	require.NoError(t, unix.Sysinfo(&host))
-	s, err := Create("goucx-test", int(uint64(host.Totalram+host.Totalswap)*uint64(host.Unit))+1<<20)
+	s, err := Create("goucx-test", int((host.Totalram+host.Totalswap)*uint64(host.Unit))+1<<20)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.ErrorIs(t, s.Populate(), unix.ENOMEM)
