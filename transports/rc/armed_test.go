@@ -56,3 +56,29 @@ func TestHearsAfterMost(t *testing.T) {
 	require.NoError(t, err)
 	until(t, func() bool { return second.AMUint64(1, 0, 0) == ucs.OK }, a)
 }
+
+// TestArmsAfterDrainedSends: a send completion that was drained before the worker arms for the first
+// time, at the end of another connection, leaves Arm as much room as it needs.
+func TestArmsAfterDrainedSends(t *testing.T) {
+	c := Component(inproc())
+	a, b, other := newEnd(t, c, 1), newEnd(t, c, 2), newEnd(t, c, 3)
+	var eps [2]*ep
+	for i, to := range []*end{b, other} {
+		x, err := a.NewEndpoint(to.address(), 0)
+		require.NoError(t, err)
+		eps[i] = x.(*ep)
+		until(t, func() bool { return x.AMUint64(1, 0, 0) == ucs.OK }, a, to)
+		until(t, func() bool { return len(to.got) == 1 }, a, to)
+	}
+	require.Equal(t, ucs.OK, eps[0].AMUint64(1, 0, 0))
+	require.Equal(t, ucs.InProgress, eps[0].Flush(uct.FlushRemote, 1)) // its completion is signaled
+	until(t, func() bool {
+		a.inside(eps[1].qps[0].completeAcked)
+		return len(a.drainedSends) > 0
+	}, b)
+	until(t, func() bool {
+		st := a.Arm(uct.EventSend | uct.EventRecv)
+		return st == ucs.OK || st == ucs.InProgress
+	}, a)
+	require.Empty(t, a.drainedSends)
+}

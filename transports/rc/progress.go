@@ -2,6 +2,7 @@ package rc
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -304,10 +305,8 @@ func (f *iface) Arm(k uct.EventKind) uct.Status {
 		if st := f.sendCQ.Arm(false); st != ucs.OK {
 			return st
 		}
-		if f.drainedSends == nil {
-			f.drainedSends = make([]verbs.WC, 0, sendPollBatch)
-		}
-		f.drainedSends = f.drainedSends[:max(0, f.sendCQ.Poll(f.drainedSends[:sendPollBatch]))]
+		wcs := slices.Grow(f.drainedSends, sendPollBatch)[:sendPollBatch]
+		f.drainedSends = wcs[:max(0, f.sendCQ.Poll(wcs))]
 	}
 	f.drainRecvCQ()
 	if len(f.drained) > 0 || len(f.drainedSends) > 0 {
