@@ -31,6 +31,9 @@ type pointRow struct {
 	env    []string
 }
 
+// twoCopies has the data of long messages go through the ring.
+var twoCopies = []string{"UCX_SHM_SINGLE_COPY=none"}
+
 var pointRows = []pointRow{
 	{fault.Connect, 2, "open, close", "receive any", nil},
 	{fault.Accept, 2, "receive any", "open, close", nil},
@@ -51,13 +54,15 @@ var pointRows = []pointRow{
 	{fault.Unmap, 1, "receive late", "flood", nil},
 	{fault.Unmap, 2, "alternate", "answer", []string{"UCX_SHM_MAX_PAIRS=1"}},
 	{fault.RTS, 3, "send long", "receive", nil},
-	{fault.RTR, 3, "receive", "send long", nil},
-	{fault.Data, 40, "send long", "receive", nil},
-	{fault.LastData, 3, "send long", "receive", nil},
+	{fault.RTR, 3, "receive", "send long", twoCopies},
+	{fault.Data, 40, "send long", "receive", twoCopies},
+	{fault.LastData, 3, "send long", "receive", twoCopies},
+	{fault.Piece, 10, "receive", "send long", nil},
 	{fault.RTS, 3, "send sync", "receive", nil},
 	{fault.RTS, 3, "send am", "receive am", nil},
-	{fault.RTR, 3, "receive am", "send am", nil},
-	{fault.LastData, 3, "send am", "receive am", nil},
+	{fault.RTR, 3, "receive am", "send am", twoCopies},
+	{fault.LastData, 3, "send am", "receive am", twoCopies},
+	{fault.Piece, 10, "receive am", "send am", nil},
 	{fault.Closing, 5, "open, close", "receive any", nil},
 }
 

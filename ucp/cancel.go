@@ -17,7 +17,7 @@ import (
 // send whose buffer is in use completes when that ends.
 func (w *thread) cancelSend(i uint32) {
 	s := &w.slab.Slots[i]
-	if s.Parts > 0 || exposes(s) {
+	if s.Parts > 0 || exposes(s) || !w.withdraw(i) {
 		return
 	}
 	lane := s.Lane
@@ -34,7 +34,8 @@ func (w *thread) cancelRecv(i uint32) {
 		w.end(i, ucs.Canceled)
 		return
 	}
-	if s.requested() {
+	if s.requested() || w.cancelFetch(i) {
+		s = request.As[recvOp](&w.slab.Slots[i]) // the slots may have moved
 		w.rxConns[s.rx].reject(s.senderID, ucs.Canceled, "its receive was canceled")
 		w.completeFetch(i, ucs.Canceled)
 		return

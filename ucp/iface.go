@@ -15,6 +15,7 @@ import (
 type workerIface struct {
 	t           *thread
 	iface       uct.Iface
+	fetcher     uct.Fetcher // the iface, if peers expose memory to it; nil: none can
 	info        uct.IfaceInfo
 	domain      openDomain
 	index       int

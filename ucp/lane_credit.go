@@ -68,9 +68,9 @@ func (w *thread) releaseSend(i uint32) {
 	}
 	s.phase = phaseNew
 	if was == phaseExposed {
-		w.slab.detachMem(i)
 		w.lanes[lane].unuse()
 	}
+	w.slab.detachMem(i)
 	w.slab.Unlink(&w.lanes[lane].unacked, i)
 	if was == phaseMatch || was == phaseRTS {
 		w.returnCredit(lane)

@@ -24,6 +24,14 @@ import (
 // read has ended. A sender that cannot expose its memory sends the data instead. A receiver
 // that cannot read sends an RTR.
 
+// Within a host the sender exposes its memory before the RTS (offer), under its id, and there is no
+// RTL and no key: the receiver fetches the message (startFetch) if its transport finds the exposure.
+// Otherwise it sends an RTR. Until the fetch has completed, the sender can cancel: its transport
+// withdraws the exposure, and the fetch fails.
+
+// fetchMin is the shortest message that is fetched; a shorter one arrives sooner by messages.
+const fetchMin = 4 << 10
+
 // readMin is the shortest message that is read; a shorter one arrives sooner by messages.
 const readMin = 16 << 10
 
@@ -32,14 +40,16 @@ const readMin = 16 << 10
 type opMem struct {
 	uct.Mem
 	registrar *workerIface // registered it for this operation; nil: the memory was registered before
+	exposer   uct.Exposer  // exposes it under the id of the slot; nil: it is not exposed so
 }
 
 // readOp is the slot of a read.
 type readOp struct {
 	request.Header
-	_, _    uint32
-	key     uint64 // the transport's key of the sender's memory
-	addr    uint64
+	fetches bool // by uct.Fetcher, not by a key
+	_       uint32
+	key     uint64 // the transport's key of the sender's memory; of a fetch the sender's id
+	addr    uint64 // of a fetch the length of the message
 	receive uint64 // id of the receive whose data is read
 	_       uint64
 }
@@ -66,10 +76,10 @@ func (wi *workerIface) register(buf []byte, need uct.MemFlags) (opMem, error) {
 			return opMem{}, err
 		}
 		wi.reusable = wi.reusable[:last]
-		return opMem{m, wi}, nil
+		return opMem{Mem: m, registrar: wi}, nil
 	}
 	m, err := wi.domain.Register(buf, need)
-	return opMem{m, wi}, err
+	return opMem{Mem: m, registrar: wi}, err
 }
 
 // findRegion returns the region of a domain that covers buf and grants need, nil
@@ -131,6 +141,9 @@ func (b *slab) detachMem(i uint32) {
 	}
 	m := b.opMems[i]
 	b.opMems[i] = opMem{}
+	if m.exposer != nil {
+		m.exposer.Withdraw(b.ID(i))
+	}
 	wi := m.registrar
 	if wi == nil || m.Close() != nil {
 		return // an access that could not be stopped leaves the memory pinned, and there is no caller to return the error to
@@ -138,6 +151,43 @@ func (b *slab) detachMem(i uint32) {
 	if r, ok := m.Mem.(uct.Reusable); ok && len(wi.reusable) < maxReusable {
 		wi.reusable = append(wi.reusable, r)
 	}
+}
+
+// offer exposes the message in slot i, whose RTS is about to be sent, if the transport can do that.
+func (w *thread) offer(i uint32, l *lane) {
+	s := request.As[sendOp](&w.slab.Slots[i])
+	if w.ifaces[l.iface].fetcher == nil || s.length < fetchMin || s.Op == request.TagSendV || w.slab.exposer(i) != nil {
+		return
+	}
+	ep, ok := l.transport().(uct.Exposer)
+	if !ok {
+		return
+	}
+	if buf := w.slab.Bufs[i]; ep.Expose(w.slab.ID(i), buf, nil) == ucs.OK {
+		w.slab.attachMem(i, opMem{exposer: ep})
+	}
+}
+
+// exposer returns the transport that exposes the message in slot i under the slot's id, nil if none does.
+func (b *slab) exposer(i uint32) uct.Exposer {
+	if int(i) >= len(b.opMems) {
+		return nil
+	}
+	return b.opMems[i].exposer
+}
+
+// withdraw ends the exposure of the message in slot i, if there is one. It returns false if the receiver
+// has fetched the message: its ReadDone is going to arrive.
+func (w *thread) withdraw(i uint32) bool {
+	ep := w.slab.exposer(i)
+	if ep == nil {
+		return true
+	}
+	if ep.Withdraw(w.slab.ID(i)) == ucs.Busy {
+		return false
+	}
+	w.slab.opMems[i].exposer = nil
+	return true
 }
 
 // expose exposes the first wanted bytes of the message in slot i and sends their key.
@@ -168,7 +218,7 @@ func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 	if i == 0 {
 		return
 	}
-	if request.As[sendOp](&wi.t.slab.Slots[i]).phase != phaseExposed || len(data) != 0 {
+	if s := &wi.t.slab.Slots[i]; !exposes(s) && wi.t.slab.exposer(i) == nil || len(data) != 0 {
 		wi.protocolError(rx)
 		return
 	}
@@ -240,6 +290,75 @@ func (rx *rxConn) startRead(i uint32, data []byte) bool {
 	return true
 }
 
+// startFetch starts to fetch the first wanted bytes of the message that the sender of rx announced as id,
+// with n bytes, for the receive in slot i. It returns false if it sends the RTR now.
+func (rx *rxConn) startFetch(i uint32, id, n, wanted uint64) bool {
+	w := rx.w
+	if rx.iface.fetcher == nil || wanted < fetchMin || w.slab.inPieces(i) {
+		return false
+	}
+	lane := rx.openReplyLane()
+	if lane == 0 || w.lanes[lane].state == laneFailed {
+		return false
+	}
+	c := w.slab.Alloc(request.RndvRead)
+	r, x := request.As[recvOp](&w.slab.Slots[i]), request.As[readOp](&w.slab.Slots[c])
+	r.recv, r.received = recvReading, w.slab.ID(c)
+	x.Lane, x.Flags = lane, request.FlagReported
+	x.fetches, x.key, x.addr, x.receive = true, id, n, w.slab.ID(i)
+	w.slab.Bufs[c] = w.slab.Bufs[i][:wanted]
+	w.lanes[lane].use() // keeps the lane open
+	w.count.Inc(cntRndvRead)
+	if st := w.try(c); st != ucs.InProgress {
+		w.end(c, st)
+	}
+	return true
+}
+
+// cancelFetch ends the fetch for the receive in slot i. It returns false if that is not possible now.
+func (w *thread) cancelFetch(i uint32) bool {
+	r := request.As[recvOp](&w.slab.Slots[i])
+	c := w.slab.Find(r.received)
+	if r.recv != recvReading || c == 0 || w.slab.Slots[c].Op != request.RndvRead {
+		return false
+	}
+	x := request.As[readOp](&w.slab.Slots[c])
+	if !x.fetches || x.receive != w.slab.ID(i) || w.rxConns[r.rx].iface.fetcher.CancelFetch(w.slab.Token(c)) != ucs.OK {
+		return false
+	}
+	lane := x.Lane
+	w.slab.release(c)
+	r.recv, r.received = recvRequested, 0
+	w.lanes[lane].unuse()
+	w.closeIfDrained(lane)
+	return true
+}
+
+// fetchCompleted completes the receive in slot i, whose fetch from rx has ended with st.
+func (rx *rxConn) fetchCompleted(i uint32, lane uint32, st ucs.Status) {
+	w := rx.w
+	r := request.As[recvOp](&w.slab.Slots[i])
+	canceled := r.recv == recvCanceled
+	r.recv, r.received = recvRequested, 0
+	switch {
+	case st == ucs.OK:
+		w.control(lane, control{id: wire.ReadDone, hdr: r.senderID})
+		w.dataReceived(i)
+	case w.slab.errs[i] != nil: // the sender has aborted the message
+		w.completeFetch(i, ucs.PeerFailed)
+	case canceled:
+		w.completeFetch(i, ucs.Canceled)
+	case st == ucs.Unsupported:
+		rx.reply(control{id: wire.RTR, hdr: r.senderID, n: wire.RTRLen, a: w.slab.ID(i), b: min(r.length, uint64(len(w.slab.Bufs[i])))})
+	case st == ucs.Canceled: // the sender's notification, or the failure of the connection, completes the receive
+	default:
+		err := fmt.Errorf("copy from the sender's memory: %w", st.Err())
+		rx.reject(r.senderID, ucs.Rejected, err.Error())
+		rx.saveReason(i, err)
+		w.completeFetch(i, st)
+	}
+}
+
 var readOperation = operation{progress: (*thread).resumeRead, complete: (*thread).readCompleted}
 
 // resumeRead posts the read, on the transport itself: a stalled lane does not delay it.
@@ -248,6 +367,10 @@ func (w *thread) resumeRead(i uint32) ucs.Status {
 	l := &w.lanes[s.Lane]
 	if l.state == laneFailed {
 		return l.status()
+	}
+	if s.fetches {
+		rx := w.rxConns[request.As[recvOp](&w.slab.Slots[uint32(s.receive)]).rx]
+		return rx.iface.fetcher.Fetch(rx.id, s.key, s.addr, w.slab.Bufs[i], nil, w.slab.Token(i))
 	}
 	w.am.vec[0] = uct.Vec{Buf: w.slab.Bufs[i], Mem: w.slab.opMems[i].Mem}
 	st := l.transport().GetZcopy(w.am.vec[:], s.addr, uct.RKey(s.key), w.slab.Token(i))
@@ -260,10 +383,16 @@ func (w *thread) readCompleted(c uint32, st ucs.Status) bool {
 	s := request.As[readOp](&w.slab.Slots[c])
 	lane, receive := s.Lane, s.receive
 	l := &w.lanes[lane]
-	w.ifaces[l.iface].domain.ReleaseKey(uct.RKey(s.key))
+	fetches := s.fetches
+	if !fetches {
+		w.ifaces[l.iface].domain.ReleaseKey(uct.RKey(s.key))
+	}
 	w.slab.release(c)
-	if i := w.slab.Find(receive); i != 0 && w.slab.Slots[i].State == request.StateLive {
-		r := request.As[recvOp](&w.slab.Slots[i])
+	if i := w.slab.Find(receive); i == 0 || w.slab.Slots[i].State != request.StateLive {
+		// The receive has ended.
+	} else if r := request.As[recvOp](&w.slab.Slots[i]); fetches {
+		w.rxConns[r.rx].fetchCompleted(i, lane, st)
+	} else {
 		r.recv = recvPosted
 		switch {
 		case st != ucs.OK:

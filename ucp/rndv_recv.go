@@ -47,6 +47,9 @@ func (rx *rxConn) requestData(i uint32, id, n uint64) {
 	rx.pendingFetches++
 	w.count.Inc(cntRndvRequested)
 	wanted := min(n, w.slab.room(i))
+	if rx.startFetch(i, id, n, wanted) {
+		return
+	}
 	ask := control{id: wire.RTR, hdr: id, n: wire.RTRLen, a: w.slab.ID(i), b: wanted}
 	if wanted >= readMin && !w.slab.inPieces(i) {
 		if lane := rx.openReplyLane(); lane != 0 {
@@ -161,7 +164,9 @@ func (rx *rxConn) endAnnounced(id uint64, st ucs.Status, reason error) {
 			rx.failFetch(uint32(i), st, reason)
 			return
 		case r.recv == recvReading:
-			rx.saveReason(uint32(i), reason)
+			if rx.saveReason(uint32(i), reason); st == ucs.Canceled {
+				r.recv = recvCanceled
+			}
 			return
 		}
 	}

@@ -40,7 +40,8 @@ const (
 	recvPosted    recvState = iota // not matched, or its message arrives without a request
 	recvRequested                  // it has requested the data
 	recvAwaitsKey                  // it has requested the key of the sender's memory, or the data
-	recvReading                    // a device reads the sender's memory: only the end of the read completes it
+	recvReading                    // the sender's memory is read: only the end of the read completes it
+	recvCanceled                   // as recvReading, and the sender has canceled the message
 )
 
 // requested reports whether the receive waits for the sender's next message.

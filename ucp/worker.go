@@ -189,6 +189,7 @@ func (w *Worker) openIfaces(domains []openDomain) {
 				continue
 			}
 			wi.iface = f
+			wi.fetcher, _ = f.(uct.Fetcher)
 			w.t.ifaces = append(w.t.ifaces, wi)
 			w.t.locals = append(w.t.locals, wireup.LocalIface{Info: i, Attr: f.Attr(), Domain: n, Iface: f})
 		}

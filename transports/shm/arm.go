@@ -68,10 +68,10 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	return ucs.OK
 }
 
-// hasWork reports whether there is work: in service, in a ring, or room for a pending
+// hasWork reports whether there is work: in service, in a ring, a copy, or room for a pending
 // operation.
 func (f *iface) hasWork() bool {
-	if f.serviceNeeded {
+	if f.serviceNeeded || len(f.fetches) > 0 {
 		return true
 	}
 	for _, e := range f.Slots {

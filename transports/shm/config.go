@@ -31,12 +31,14 @@ var (
 		"How often a polling worker looks at every connection, whatever the doorbells say. inf: never.")
 	socketDir = config.New("SHM_SOCKET_DIR", "", config.String(), "directory",
 		"Where workers create their sockets, for containers that share a directory but no network namespace. empty: the abstract namespace.")
+	singleCopy = config.New("SHM_SINGLE_COPY", "auto", config.Enum("auto", "none"), "",
+		"How the data of a message above UCX_RNDV_THRESH gets to its receiver. auto: by one copy from memory to memory, where the system permits it; none: through the ring, which takes two copies.")
 )
 
 // settings are the configuration variables of this transport.
 var settings = config.Table{
 	Section:  "shm",
-	Settings: []config.Setting{ringCells, ringSize, ringMaxSize, maxPairs, rescan, socketDir},
+	Settings: []config.Setting{ringCells, ringSize, ringMaxSize, maxPairs, rescan, socketDir, singleCopy},
 }
 
 // cellCount returns a parser that accepts a power of two from minCells to maxCells.

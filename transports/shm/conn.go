@@ -295,6 +295,8 @@ func (e *ep) dispatchConnMsg(b []byte, fds []int, lost error) error {
 	case h.kind == kindReject:
 		e.f.stats.Inc(statRefused)
 		err = fmt.Errorf("it rejected the connection: %s", h.reason)
+	case h.kind == kindCopyTable:
+		return e.handleCopyTable(fds)
 	case h.kind == kindShutdown && len(fds) == 0:
 		e.Add(closeReceived | shutdownReceived)
 	case h.kind == kindShutdown:
@@ -339,6 +341,9 @@ func (e *ep) attachPeer(h connMsg, pageFD, wakeFD int) error {
 		return errors.Join(err, seg.Close())
 	}
 	e.peerPage, e.peerSlot, e.peerEvent = in, int(h.slot), ev
+	if h.features&e.f.features&featureCopies == 0 {
+		e.copies.state = copiesRefused
+	}
 	e.needsBarrier = (e.f.fenceFlag|h.flags)&flagFence != 0
 	e.rx.SetFence(e.needsBarrier)
 	if !e.needsBarrier {

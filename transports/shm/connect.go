@@ -135,7 +135,7 @@ func (f *iface) dialAll() {
 
 // newConnMsg returns a message of kind k with the fields that all messages have in common.
 func (f *iface) newConnMsg(k msgKind, slot int) *connMsg {
-	return &connMsg{kind: k, flags: f.fenceFlag, name: f.name, slot: uint16(slot % slotsPerPage)}
+	return &connMsg{kind: k, features: f.features, flags: f.fenceFlag, name: f.name, slot: uint16(slot % slotsPerPage)}
 }
 
 // watch adds the socket to the epoll set and, at the first call, the peer's process. It
@@ -155,11 +155,12 @@ func (e *ep) watch() error {
 	if cred.UID != uint32(os.Geteuid()) {
 		return fmt.Errorf("peer belongs to user %d, not %d: %w", cred.UID, os.Geteuid(), unix.EACCES)
 	}
-	if cred.PID == os.Getpid() {
+	if e.pid = cred.PID; e.pid == os.Getpid() {
 		return nil
 	}
 	fd, err := e.sock.PeerPidfd()
 	if errors.Is(err, ucs.ErrUnsupported) {
+		e.pid = 0  // it could be reused unnoticed
 		return nil // the socket reports the peer's end too
 	}
 	if errors.Is(err, unix.ESRCH) {

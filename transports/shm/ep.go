@@ -57,10 +57,12 @@ type ep struct {
 
 	dialAfter *ep // connection to the same peer whose OPEN must be sent first
 	pend      pending.Queue
+	copies    copies
 
 	sock        *shmem.Conn
 	crossedSock *shmem.Conn // socket of the peer's crossed connect, while this side's connect is kept
 	pidfd       int
+	pid         int // process id of the peer; 0: it is in another namespace, or not known yet
 	peerPage    *doorbellPage
 	peerSlot    int
 	peerEvent   *shmem.WakeWriter
@@ -220,6 +222,7 @@ func (e *ep) release() error {
 		e.f.mappedConns--
 	}
 	e.pairs, e.deferred = nil, nil
+	err = errors.Join(err, e.copies.release())
 	if e.f.connecting[e.peer] == e {
 		delete(e.f.connecting, e.peer)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/ucs/stats"
@@ -42,7 +43,8 @@ type iface struct {
 	serviceNeeded bool // service has work
 	extraWork     bool // a pass has work besides hot: doorbells, waiting or service
 	waiting       []*ep
-	wakeOnRoom    []*ep // connections of waiting whose peers must wake this worker
+	fetches       []fetch // copies in progress; each pass copies pieces
+	wakeOnRoom    []*ep   // connections of waiting whose peers must wake this worker
 
 	conn.Table[ifaceName, *ep]
 
@@ -85,10 +87,11 @@ type iface struct {
 
 	threads        int
 	state          ifaceState
-	eventSignalled bool   // event may be signalled
-	sleepID        uint32 // number of the last armed sleep, stored in the armed words
-	progressDepth  int    // nesting depth of callbacks
-	fenceFlag      uint8  // flagFence if membarrier is not available
+	eventSignalled bool              // event may be signalled
+	sleepID        uint32            // number of the last armed sleep, stored in the armed words
+	progressDepth  int               // nesting depth of callbacks
+	fenceFlag      uint8             // flagFence if membarrier is not available
+	features       protocol.Features // of this side's connection messages
 	scanInterval   time.Duration
 	scanStart      ucs.Time // start of the current scan of all connections
 	sliceStart     ucs.Time // time of its last slice
@@ -96,6 +99,7 @@ type iface struct {
 	servicedAt     ucs.Time
 
 	ds     [drainBatch]uct.Desc
+	ended  [1]uct.Event // of a fetch
 	events [64]shmem.Event
 }
 
@@ -135,6 +139,9 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	}
 	if shmem.RegisterGlobal() != nil {
 		f.fenceFlag = flagFence
+	}
+	if singleCopy.Get(set) == "auto" {
+		f.features = featureCopies
 	}
 	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
 	f.recheck.Mark = inRecheck
@@ -354,6 +361,6 @@ func (f *iface) releaseAll() (err error) {
 	f.Clear()
 	f.hot, f.doorbells, f.lastDoorbells, f.waiting, f.halfOpen, f.pages = nil, nil, nil, nil, nil, nil
 	f.undialed, f.recheck, f.wakeOnRoom, f.serviceNeeded = nil, conn.Queue[*ep]{}, nil, false
-	f.deferred, f.pairRequests, f.firstReads = nil, nil, nil
+	f.deferred, f.pairRequests, f.firstReads, f.fetches = nil, nil, nil, nil
 	return err
 }

@@ -24,9 +24,14 @@ type recorder struct {
 	pending   func([]uct.Token) int
 	onAM      func(d uct.Desc, b []byte)
 	onFailure func(uct.Failure)
+	onEvents  func([]uct.Event)
 }
 
-func (r *recorder) HandleEvents([]uct.Event) {}
+func (r *recorder) HandleEvents(es []uct.Event) {
+	if r.onEvents != nil {
+		r.onEvents(es)
+	}
+}
 
 func (r *recorder) HandleAM(mem []byte, ds []uct.Desc) uint64 {
 	for i := range ds {

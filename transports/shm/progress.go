@@ -54,7 +54,7 @@ func (f *iface) passMore(budget int) int {
 	} else {
 		f.nextDoorbell = 0
 	}
-	if f.passes&(servicePasses-1) == 0 || f.serviceNeeded || len(f.waiting) != 0 {
+	if f.passes&(servicePasses-1) == 0 || f.serviceNeeded || len(f.waiting)|len(f.fetches) != 0 {
 		return f.slowPass()
 	}
 	return 0
@@ -124,7 +124,7 @@ func (f *iface) leave() int {
 	return 0
 }
 
-// slowPass does the periodic work of passes: pending operations and service.
+// slowPass does the periodic work of passes: pending operations, copies and service.
 //
 //go:noinline
 func (f *iface) slowPass() int {
@@ -136,10 +136,13 @@ func (f *iface) slowPass() int {
 	if len(f.waiting) != 0 {
 		n = f.dispatchPending()
 	}
+	if len(f.fetches) != 0 {
+		n += f.continueFetches()
+	}
 	if f.serviceNeeded || f.passes&(servicePasses/4-1) == 0 {
 		n += f.service()
 	}
-	f.extraWork = f.serviceNeeded || len(f.waiting) != 0 || len(f.doorbells) != 0
+	f.extraWork = f.serviceNeeded || len(f.waiting)|len(f.fetches)|len(f.doorbells) != 0
 	f.progressDepth--
 	return n
 }

@@ -26,10 +26,16 @@ const (
 // connections, the end of acceptPause, and idle eviction.
 const serviceInterval = 2 * time.Millisecond
 
-// requestService makes the next Progress call service. If the worker is armed, it signals the
-// event: another goroutine of this process may be asleep on it.
+// requestService makes the next Progress call service.
 func (f *iface) requestService() {
-	f.serviceNeeded, f.extraWork = true, true
+	f.serviceNeeded = true
+	f.requestPass()
+}
+
+// requestPass makes the next pass do extra work. If the worker is armed, it signals the
+// event: another goroutine of this process may be asleep on it.
+func (f *iface) requestPass() {
+	f.extraWork = true
 	if f.state == armed {
 		f.eventSignalled = true
 		_ = f.event.Signal() // fails only if the event is closed
@@ -165,6 +171,7 @@ func (f *iface) serviceEP(e *ep) int {
 	if e.Life != conn.Ended {
 		n += f.report(e)
 	}
+	n += f.endFetches(e)
 	f.Uncount(e)
 	if err := f.remove(e); err != nil {
 		f.d.logf("release connection", err)
@@ -187,8 +194,9 @@ func (f *iface) drainRings(e *ep) int {
 // of reports.
 func (f *iface) report(e *ep) int {
 	f.demote(e)
+	n := f.endFetches(e)
 	if err := e.disconnect(); err != nil {
 		f.d.logf("disconnect", err)
 	}
-	return f.Report(e, false)
+	return n + f.Report(e, false)
 }

@@ -25,7 +25,7 @@ import (
 //
 // Descriptors: OPEN carries the ring pair, the initiator's doorbell page and its wake
 // pipe. ACCEPT and OPEN_CROSSED carry the acceptor's doorbell page and wake pipe; ACCEPT
-// also carries ring pair old, if that is set. MIGRATE carries the ring pair.
+// also carries ring pair old, if that is set. MIGRATE carries the ring pair, COPY_TABLE the table.
 const (
 	connMagic  = 0x78637567 // "gucx"
 	connMsgLen = 64
@@ -33,7 +33,10 @@ const (
 	maxConnMsg = connMsgLen + maxReason
 )
 
-var connFormat = protocol.Format{Name: "connection message of shm", Version: 3}
+var connFormat = protocol.Format{Name: "connection message of shm", Version: 3, Features: [8]string{4: "copies"}}
+
+// featureCopies: the sender reads COPY_TABLE.
+const featureCopies protocol.Features = 1 << 4
 
 // msgKind is the type of a message.
 type msgKind uint8
@@ -47,7 +50,7 @@ const (
 	kindShutdown
 	// kindReject is REJECT: the acceptor rejects the connection; a reason follows.
 	kindReject
-	// The other kinds are those of wireup/machine.
+	// The kinds up to kindSuspendNak are those of wireup/machine.
 	kindOpenCrossed
 	kindMigrate
 	kindMigrateAck
@@ -55,10 +58,12 @@ const (
 	kindSuspend
 	kindSuspendAck
 	kindSuspendNak
+	// kindCopyTable is COPY_TABLE: the sender's copy table for this connection.
+	kindCopyTable
 	numKinds
 )
 
-// machineKinds maps kinds to the machine's. SHUTDOWN and REJECT have no machine message.
+// machineKinds maps kinds to the machine's. SHUTDOWN, REJECT and COPY_TABLE have no machine message.
 var machineKinds = [numKinds]machine.MsgKind{
 	kindOpen: machine.MsgOpen, kindAccept: machine.MsgAccept, kindClose: machine.MsgClose, kindOpenCrossed: machine.MsgOpenCrossed,
 	kindMigrate: machine.MsgMigrate, kindMigrateAck: machine.MsgMigrateAck, kindMigrateNak: machine.MsgMigrateNak,
@@ -84,6 +89,7 @@ type ifaceName [8]byte
 // pair, old, worker and conn carry the machine's part.
 type connMsg struct {
 	kind        msgKind
+	features    protocol.Features
 	flags       uint8
 	name        ifaceName
 	slot        uint16
@@ -115,7 +121,7 @@ func (h *connMsg) machineMsg() machine.Msg {
 
 func (h *connMsg) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, connMagic)
-	b = append(b, connFormat.Version, 0, byte(h.kind), h.flags)
+	b = append(b, connFormat.Version, byte(h.features), byte(h.kind), h.flags)
 	b = append(b, h.name[:]...)
 	b = binary.LittleEndian.AppendUint16(b, h.slot)
 	b = binary.LittleEndian.AppendUint16(b, 0)
@@ -147,16 +153,17 @@ func parseConnMsg(b []byte) (h connMsg, err error) {
 		return h, fmt.Errorf("connection message of %d bytes: %w", len(b), ucs.ErrInvalid)
 	}
 	h = connMsg{
-		kind:   msgKind(b[6]),
-		flags:  b[7],
-		name:   ifaceName(b[8:16]),
-		slot:   binary.LittleEndian.Uint16(b[16:]),
-		cells:  binary.LittleEndian.Uint32(b[20:]),
-		bulk:   binary.LittleEndian.Uint32(b[24:]),
-		pair:   machine.PairID(binary.LittleEndian.Uint32(b[28:])),
-		old:    machine.PairID(binary.LittleEndian.Uint32(b[32:])),
-		worker: [16]byte(b[40:56]),
-		conn:   binary.LittleEndian.Uint64(b[56:]),
+		kind:     msgKind(b[6]),
+		features: protocol.Features(b[5]) & featureCopies,
+		flags:    b[7],
+		name:     ifaceName(b[8:16]),
+		slot:     binary.LittleEndian.Uint16(b[16:]),
+		cells:    binary.LittleEndian.Uint32(b[20:]),
+		bulk:     binary.LittleEndian.Uint32(b[24:]),
+		pair:     machine.PairID(binary.LittleEndian.Uint32(b[28:])),
+		old:      machine.PairID(binary.LittleEndian.Uint32(b[32:])),
+		worker:   [16]byte(b[40:56]),
+		conn:     binary.LittleEndian.Uint64(b[56:]),
 	}
 	if h.kind < kindOpen || h.kind >= numKinds {
 		return h, fmt.Errorf("connection message of unknown kind %d: %w", h.kind, ucs.ErrInvalid)

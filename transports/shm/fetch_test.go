@@ -1,0 +1,235 @@
+package shm
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
+)
+
+// fetcher is a couple of which b fetches what a exposes.
+type fetcher struct {
+	*couple
+	ended []uct.Event
+}
+
+func newFetcher(t *testing.T) *fetcher {
+	x := &fetcher{couple: newCouple(t)}
+	x.rb.onEvents = func(es []uct.Event) { x.ended = append(x.ended, es...) }
+	return x
+}
+
+// id returns the number of the k-th exposure.
+func id(k int) uint64 { return uint64(k/100+1)<<32 | uint64(k%100+1) }
+
+// text returns n bytes that differ from piece to piece.
+func text(n int) []byte {
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(i>>15 ^ i)
+	}
+	return b
+}
+
+// fetch fetches len(dst) bytes of exposure k, of n bytes, and returns the status at its end.
+func (x *fetcher) fetch(k, n int, dst []byte) uct.Status {
+	st := x.b.Fetch(x.ba.Source, id(k), uint64(n), dst, nil, uct.Token(k))
+	if st != ucs.InProgress {
+		return st
+	}
+	x.ended = x.ended[:0]
+	until(x.t, func() bool { return len(x.ended) > 0 }, x.b)
+	require.Equal(x.t, uct.Token(k), x.ended[0].Token)
+	require.Len(x.t, x.ended, 1)
+	return x.ended[0].Status
+}
+
+func TestFetch(t *testing.T) {
+	x := newFetcher(t)
+	for k, n := range []int{1, 4096, pieceSize - 1, pieceSize, pieceSize + 1, 5*pieceSize + 17} {
+		for _, want := range []int{1, n/2 + 1, n} {
+			src, dst := text(n), make([]byte, n)
+			require.Equal(t, ucs.OK, x.ab.Expose(id(10*k), src, nil))
+			require.Equal(t, ucs.OK, x.fetch(10*k, n, dst[:want]), "%d bytes of %d", want, n)
+			require.True(t, bytes.Equal(src[:want], dst[:want]))
+			require.Equal(t, make([]byte, n-want), dst[want:])
+			require.Equal(t, ucs.Busy, x.ab.Withdraw(id(10*k)), "it was fetched")
+			require.Equal(t, ucs.OK, x.ab.Withdraw(id(10*k)))
+		}
+	}
+}
+
+// TestFetchRefused: what was never exposed, or is not any more, is not fetched, and nothing is written.
+func TestFetchRefused(t *testing.T) {
+	x := newFetcher(t)
+	src, dst := text(4*pieceSize), make([]byte, 4*pieceSize)
+	require.Equal(t, ucs.Unsupported, x.fetch(1, len(src), dst), "no table")
+	require.Equal(t, ucs.OK, x.ab.Expose(id(1), src, nil))
+	for name, st := range map[string]uct.Status{
+		"another id":         x.fetch(2, len(src), dst),
+		"another generation": x.b.Fetch(x.ba.Source, id(1)+1<<32, uint64(len(src)), dst, nil, 0),
+		"another length":     x.fetch(1, len(src)+1, dst),
+		"more than it has":   x.fetch(1, len(src), make([]byte, len(src)+1)),
+		"nothing":            x.fetch(1, len(src), nil),
+	} {
+		require.Equal(t, ucs.Unsupported, st, name)
+	}
+	require.Equal(t, ucs.Canceled, x.b.Fetch(99, id(1), uint64(len(src)), dst, nil, 0), "no such connection")
+	require.Equal(t, ucs.OK, x.ab.Withdraw(id(1)))
+	require.Equal(t, ucs.Unsupported, x.fetch(1, len(src), dst), "withdrawn")
+	require.Equal(t, make([]byte, len(dst)), dst)
+}
+
+// TestFetchWithdrawn: a fetch ends soon after its exposure was withdrawn, also if the entry is used anew.
+func TestFetchWithdrawn(t *testing.T) {
+	x := newFetcher(t)
+	for _, anew := range []bool{false, true} {
+		for pieces := range 4 {
+			k := 1000 * (pieces + 1)
+			src, dst := text(4*pieceSize), make([]byte, 4*pieceSize)
+			require.Equal(t, ucs.OK, x.ab.Expose(id(k), src, nil))
+			if pieces == 0 { // the table is unread, so that the copy has not begun
+				require.Equal(t, ucs.OK, x.ab.Withdraw(id(k)))
+				require.Equal(t, ucs.Unsupported, x.fetch(k, len(src), dst))
+				continue
+			}
+			st := x.b.Fetch(x.ba.Source, id(k), uint64(len(src)), dst, nil, uct.Token(k))
+			require.Equal(t, ucs.InProgress, st)
+			for range pieces - 1 {
+				x.b.continueFetches()
+			}
+			require.Equal(t, ucs.OK, x.ab.Withdraw(id(k)))
+			if anew {
+				require.Equal(t, ucs.OK, x.ab.Expose(id(k)+1<<32, src, nil))
+			}
+			x.ended = x.ended[:0]
+			until(t, func() bool { return len(x.ended) > 0 }, x.b)
+			require.Equal(t, []uct.Event{{Token: uct.Token(k), Status: ucs.Canceled}}, x.ended)
+			require.Equal(t, make([]byte, len(dst)-pieces*pieceSize), dst[pieces*pieceSize:])
+			require.Equal(t, ucs.OK, x.ab.Withdraw(id(k)+1<<32))
+		}
+	}
+}
+
+// TestFetchConnectionEnds: the fetches of a connection end with it.
+func TestFetchConnectionEnds(t *testing.T) {
+	for name, end := range map[string]func(x *fetcher){
+		"peer closes":  func(x *fetcher) { require.NoError(t, x.a.Close()) },
+		"disconnected": func(x *fetcher) { x.b.Disconnect(x.ba.Source) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newFetcher(t)
+			src := text(64 * pieceSize)
+			for k := range 6 {
+				require.Equal(t, ucs.OK, x.ab.Expose(id(k), src, nil))
+				require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(k), uint64(len(src)), make([]byte, len(src)), nil, uct.Token(k)))
+			}
+			end(x)
+			until(t, func() bool { return len(x.rb.failures) > 0 }, x.b)
+			require.Len(t, x.ended, 6, "before the failure is reported")
+			for _, e := range x.ended {
+				require.Equal(t, ucs.Canceled, e.Status)
+			}
+			require.Empty(t, x.b.fetches)
+		})
+	}
+}
+
+// TestFetchCancel: a canceled fetch has no event and writes no more.
+func TestFetchCancel(t *testing.T) {
+	x := newFetcher(t)
+	src := text(4 * pieceSize)
+	for k := range 3 {
+		dst := make([]byte, len(src))
+		require.Equal(t, ucs.OK, x.ab.Expose(id(k), src, nil))
+		require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(k), uint64(len(src)), dst, nil, uct.Token(k)))
+		for range k {
+			x.b.continueFetches()
+		}
+		require.Equal(t, ucs.OK, x.b.CancelFetch(uct.Token(k)))
+		require.Equal(t, ucs.OK, x.b.CancelFetch(uct.Token(k)), "no such fetch")
+		before := bytes.Clone(dst)
+		for range 10 {
+			x.b.continueFetches()
+		}
+		require.Equal(t, before, dst)
+		require.Equal(t, ucs.OK, x.ab.Withdraw(id(k)), "it was not fetched")
+	}
+	require.Empty(t, x.ended)
+}
+
+// TestFetchGone: memory that its owner has unmapped, or never had.
+func TestFetchGone(t *testing.T) {
+	x := newFetcher(t)
+	src := text(pieceSize)
+	require.Equal(t, ucs.OK, x.ab.Expose(id(1), src, nil))
+	x.ab.copies.own.find(id(1)).addr = 16
+	require.Equal(t, ucs.RemoteAccess, x.fetch(1, len(src), make([]byte, len(src))))
+}
+
+// TestExposeMany: exposures that find no entry are refused, and all entries can be used.
+func TestExposeMany(t *testing.T) {
+	x := newFetcher(t)
+	src := text(8)
+	refused := 0
+	for k := range numEntries {
+		require.Equal(t, ucs.OK, x.ab.Expose(uint64(k), src, nil))
+	}
+	for k := range numEntries {
+		if x.ab.Expose(1<<32|uint64(k), src, nil) == ucs.NoResource {
+			refused++
+		}
+	}
+	require.Equal(t, numEntries, refused)
+	for k := range numEntries {
+		require.Equal(t, ucs.OK, x.ab.Withdraw(uint64(k)))
+		require.Equal(t, ucs.OK, x.ab.Expose(1<<32|uint64(k), src, nil))
+	}
+}
+
+// TestFetchBeforeSleep: a worker does not sleep while it copies.
+func TestFetchBeforeSleep(t *testing.T) {
+	x := newFetcher(t)
+	src := text(8 * pieceSize)
+	require.Equal(t, ucs.OK, x.ab.Expose(id(1), src, nil))
+	require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(1), uint64(len(src)), make([]byte, len(src)), nil, 1))
+	until(t, func() bool { return x.b.Arm(uct.EventRecv) == ucs.OK || len(x.ended) > 0 }, x.b)
+	require.Len(t, x.ended, 1)
+}
+
+// TestFetchWakes: a fetch wakes the worker that is asleep: another goroutine may have posted it.
+func TestFetchWakes(t *testing.T) {
+	x := newFetcher(t)
+	src := text(8 * pieceSize)
+	require.Equal(t, ucs.OK, x.ab.Expose(id(1), src, nil))
+	until(t, func() bool { return x.ba.copies.peer.seg != nil }, x.b)
+	require.Equal(t, ucs.OK, x.b.Arm(uct.EventRecv))
+	require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(1), uint64(len(src)), make([]byte, len(src)), nil, 1))
+	n, err := x.b.epoll.Wait(x.b.events[:], 0)
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+}
+
+// TestGateFetch: neither side allocates.
+func TestGateFetch(t *testing.T) {
+	x := newFetcher(t)
+	src, dst := text(3*pieceSize), make([]byte, 3*pieceSize)
+	x.rb.onEvents = nil
+	run := func() {
+		if x.ab.Expose(id(1), src, nil) != ucs.OK {
+			t.Error("refused")
+		}
+		if st := x.b.Fetch(x.ba.Source, id(1), uint64(len(src)), dst, nil, 1); st != ucs.InProgress {
+			t.Error(st)
+		}
+		for len(x.b.fetches) > 0 {
+			x.b.continueFetches()
+		}
+		x.ab.Withdraw(id(1))
+	}
+	run()
+	require.Zero(t, testing.AllocsPerRun(100, run))
+}
