@@ -58,11 +58,13 @@ var pointRows = []pointRow{
 	{fault.Data, 40, "send long", "receive", twoCopies},
 	{fault.LastData, 3, "send long", "receive", twoCopies},
 	{fault.Piece, 10, "receive", "send long", nil},
+	{fault.Help, 10, "send long", "receive", nil},
 	{fault.RTS, 3, "send sync", "receive", nil},
 	{fault.RTS, 3, "send am", "receive am", nil},
 	{fault.RTR, 3, "receive am", "send am", twoCopies},
 	{fault.LastData, 3, "send am", "receive am", twoCopies},
 	{fault.Piece, 10, "receive am", "send am", nil},
+	{fault.Help, 10, "send am", "receive am", nil},
 	{fault.Closing, 5, "open, close", "receive any", nil},
 }
 

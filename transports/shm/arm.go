@@ -71,7 +71,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 // hasWork reports whether there is work: in service, in a ring, a copy, or room for a pending
 // operation.
 func (f *iface) hasWork() bool {
-	if f.serviceNeeded || len(f.fetches) > 0 {
+	if f.serviceNeeded || len(f.fetching) > 0 {
 		return true
 	}
 	for _, e := range f.Slots {

@@ -8,22 +8,25 @@ import (
 
 // Copies: a long message is copied once, from the sender's memory to the buffer of the receive. A copy
 // table has an entry for each message that its owner exposes to one peer. The owner makes it at the
-// connection's first exposure, and sends it in COPY_TABLE; the peer maps it and writes into it too:
+// connection's first exposure, and sends it in COPY_TABLE; the peer, which fetches the messages, maps it and
+// writes into it too:
 //
-//	0    reserved
+//	0    active: index + 1 of the entry of which the peer copies pieces
 //	256  entries, 128 bytes each
 //
-// A message is copied in pieces of pieceSize bytes. Before a copy of a piece, it is claimed: claimPiece
-// increments the entry's state word by compare-and-swap. So each piece is copied once, and no piece is
-// begun after the exposure was withdrawn.
+// Both sides copy, in pieces of pieceSize bytes: the peer reads from the owner's memory, and the owner, if it
+// polls meanwhile, writes to the peer's. Before a copy of a piece, it is claimed: the entry's state word is
+// incremented by compare-and-swap. So each piece is copied once, and none is begun after the exposure was
+// withdrawn or the fetch canceled.
 //
 //	          Expose               Fetch                 last piece
 //	entryFree ------> entryExposed -----> entryCopying --------------> entryCopied
 //	                       |                   |                            |
 //	                       +---- Withdraw -----+------- Withdraw -----------+--> entryFree
+//	                                           +------- CancelFetch ------------> entryFree
 //
-// Each step is one compare-and-swap or, where only the owner writes, a store. The owner fills in the
-// entry before entryExposed. The peer reads it after it has seen entryExposed.
+// Each step is one compare-and-swap or, where only the owner writes, a store. The owner fills in its part of the
+// entry before entryExposed, and the peer its part before entryCopying.
 const (
 	copyTableSize = 16384
 	entriesOffset = 256
@@ -40,9 +43,14 @@ type copyEntry struct {
 	id           uint64
 	addr, length uint64
 	_            [40]byte
-	// state is a copyState.
-	state atomic.Uint64
-	_     [56]byte
+
+	state atomic.Uint64 // a copyState
+	// done is the number of pieces that the owner has copied since the table exists; failed is the last id of
+	// which it could not copy a piece.
+	done, failed atomic.Uint64
+	// Written by the peer: the buffer, the number of bytes to copy, and the address of its guard page, see copies.guard.
+	dst, want, guard uint64
+	_                [16]byte
 }
 
 // copyState is the state word of an entry: the generation of the exposure's id, the step, and the
@@ -84,27 +92,22 @@ func (c *copyEntry) change(old, s copyState) bool {
 // copyTable is a copy table of this side or of the peer.
 type copyTable struct{ seg *shmem.Segment }
 
-// entry returns the k-th entry in which exposure id may be.
-func (t *copyTable) entry(id uint64, k int) *copyEntry {
-	return entryAt(t.seg.Bytes(), (int(uint32(id))+k)%numEntries)
-}
+// index returns the index of the k-th entry in which exposure id may be.
+func index(id uint64, k int) int { return (int(uint32(id)) + k) % numEntries }
 
-// find returns the entry of exposure id, or nil.
-func (t *copyTable) find(id uint64) *copyEntry {
+// at returns entry i.
+func (t *copyTable) at(i int) *copyEntry { return entryAt(t.seg.Bytes(), i) }
+
+// active returns the table's word active.
+func (t *copyTable) active() *atomic.Uint64 { return activeWord(t.seg.Bytes()) }
+
+// find returns the index of the entry of exposure id, -1 if there is none.
+func (t *copyTable) find(id uint64) int {
 	for k := range entryProbes {
-		if c := t.entry(id, k); c.load().belongs(id) && c.id == id {
-			return c
+		i := index(id, k)
+		if c := t.at(i); c.load().belongs(id) && c.id == id {
+			return i
 		}
 	}
-	return nil
-}
-
-// free returns a free entry for exposure id, or nil.
-func (t *copyTable) free(id uint64) *copyEntry {
-	for k := range entryProbes {
-		if c := t.entry(id, k); c.load().step() == entryFree {
-			return c
-		}
-	}
-	return nil
+	return -1
 }

@@ -1,6 +1,9 @@
 package shm
 
-import "unsafe"
+import (
+	"sync/atomic"
+	"unsafe"
+)
 
 // entryAt returns entry i of a copy table in b, which has copyTableSize bytes (rule 1 of package
 // unsafe; mappings are page-aligned).
@@ -11,3 +14,9 @@ func entryAt(b []byte, i int) *copyEntry {
 
 // addressOfBytes returns the address of b, which is not empty, as a number for the peer. It keeps nothing reachable.
 func addressOfBytes(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
+// activeWord returns the first word of a copy table (as entryAt).
+func activeWord(b []byte) *atomic.Uint64 {
+	_ = b[copyTableSize-1]
+	return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(b)))
+}

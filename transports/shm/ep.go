@@ -222,7 +222,7 @@ func (e *ep) release() error {
 		e.f.mappedConns--
 	}
 	e.pairs, e.deferred = nil, nil
-	err = errors.Join(err, e.copies.release())
+	err = errors.Join(err, e.releaseCopies())
 	if e.f.connecting[e.peer] == e {
 		delete(e.f.connecting, e.peer)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
@@ -16,8 +17,21 @@ import (
 // copies is what a connection has of copies.
 type copies struct {
 	state     copiesState
-	own, peer copyTable
 	checkedAt ucs.Time // the peer's process was alive
+
+	// As the owner of exposed memory.
+	own     copyTable
+	bufs    [][]byte // by entry
+	exposed int      // entries in use
+	writes  bool     // this side may write to the peer's memory
+
+	// As the peer of such an owner.
+	peer    copyTable
+	fetches []fetch // oldest first
+	// guard is a page that the owner writes together with each piece, before it. Without the page the write
+	// fails, so that an owner that was stopped after a claim does not write to a buffer that is no longer
+	// fetched.
+	guard []byte
 }
 
 // copiesState says whether the connection's messages may be copied from memory to memory.
@@ -32,38 +46,66 @@ var _ uct.Exposer = (*ep)(nil)
 
 // Expose: see uct.Exposer.
 func (e *ep) Expose(id uint64, buf []byte, _ uct.Mem) uct.Status {
-	t := &e.copies.own
-	if t.seg == nil {
+	x := &e.copies
+	if x.own.seg == nil {
 		if st := e.makeCopyTable(); st != ucs.OK {
 			return st
 		}
 	}
-	c := t.free(id)
-	if c == nil || len(buf) == 0 || e.status != ucs.OK {
+	k := 0
+	for k < entryProbes && x.bufs[index(id, k)] != nil {
+		k++
+	}
+	if k == entryProbes || len(buf) == 0 || e.status != ucs.OK {
 		return ucs.NoResource
 	}
+	i := index(id, k)
+	c := x.own.at(i)
 	c.id, c.addr, c.length = id, addressOfBytes(buf), uint64(len(buf))
+	x.bufs[i] = buf
 	c.state.Store(uint64(generation(id) | entryExposed))
+	if x.exposed++; x.exposed == 1 {
+		e.f.exposing = append(e.f.exposing, e)
+		e.f.extraWork = true
+	}
 	return ucs.OK
 }
 
 // Withdraw: see uct.Exposer.
 func (e *ep) Withdraw(id uint64) uct.Status {
-	if e.copies.own.seg == nil {
-		return ucs.OK
-	}
-	c := e.copies.own.find(id)
-	if c == nil {
-		return ucs.OK
-	}
-	s := c.load()
-	for !c.change(s, entryFree) { // the peer has claimed a piece
-		s = c.load()
-	}
-	if s.step() == entryCopied {
-		return ucs.Busy
+	x := &e.copies
+	for k := range entryProbes {
+		i := index(id, k)
+		if x.own.seg == nil || x.bufs[i] == nil || x.own.at(i).id != id {
+			continue
+		}
+		x.bufs[i] = nil
+		if x.exposed--; x.exposed == 0 {
+			e.f.exposing = without(e.f.exposing, e)
+		}
+		c := x.own.at(i)
+		s := c.load()
+		for s.belongs(id) && !c.change(s, entryFree) { // the peer has claimed a piece
+			s = c.load()
+		}
+		if s.belongs(id) && s.step() == entryCopied {
+			return ucs.Busy
+		}
+		break
 	}
 	return ucs.OK
+}
+
+// without removes e from list, keeping the order.
+func without(list []*ep, e *ep) []*ep {
+	for i := range list {
+		if list[i] == e {
+			copy(list[i:], list[i+1:])
+			list[len(list)-1] = nil
+			return list[:len(list)-1]
+		}
+	}
+	return list
 }
 
 // makeCopyTable makes the copy table and sends it to the peer.
@@ -88,7 +130,7 @@ func (e *ep) makeCopyTable() uct.Status {
 	}
 	switch {
 	case err == nil:
-		e.copies.own.seg = seg
+		e.copies.own.seg, e.copies.bufs = seg, make([][]byte, numEntries)
 		return ucs.OK
 	case !errors.Is(err, shmem.ErrWouldBlock) && !errors.Is(err, unix.ETOOMANYREFS) && !errors.Is(err, unix.EPIPE):
 		e.f.d.logf("make a copy table", err)
@@ -111,13 +153,68 @@ func (e *ep) handleCopyTable(fds []int) error {
 	return nil
 }
 
-// release unmaps the tables.
-func (x *copies) release() (err error) {
+// copyTurns is the number of connections of which a pass copies a piece, in each direction.
+const copyTurns = 4
+
+// help copies a piece of the messages that peers fetch from this side. It returns their number.
+func (f *iface) help() (n int) {
+	for range min(len(f.exposing), copyTurns) {
+		f.nextExposing = (f.nextExposing + 1) % len(f.exposing)
+		n += f.exposing[f.nextExposing].help()
+	}
+	return n
+}
+
+// help copies a piece of the message that the peer is fetching. It returns the number of pieces.
+func (e *ep) help() int {
+	x := &e.copies
+	i := int(x.own.active().Load()) - 1
+	if i < 0 || i >= numEntries || x.bufs[i] == nil || e.status != ucs.OK || x.state == copiesRefused {
+		return 0
+	}
+	c, buf := x.own.at(i), x.bufs[i]
+	s := c.load()
+	off, want, dst, guard := s.pieces()*pieceSize, c.want, c.dst, c.guard
+	if s.step() != entryCopying || !s.belongs(c.id) || off >= min(want, uint64(len(buf))) || guard == 0 || !e.mayWrite(guard) {
+		return 0
+	}
+	if !c.change(s, s+1) {
+		return 0
+	}
+	fault.At(fault.Help)
+	if err := shmem.ProcessWriteGuarded(e.pid, uintptr(guard), buf[off:min(off+pieceSize, want, uint64(len(buf)))], uintptr(dst+off)); err != nil {
+		c.failed.Store(c.id)
+	}
+	c.done.Add(1)
+	return 1
+}
+
+// mayWrite reports whether this side may write to the peer's memory. It writes to the guard page to find out.
+func (e *ep) mayWrite(guard uint64) bool {
+	if !e.copies.writes {
+		if _, err := shmem.ProcessWrite(e.pid, []byte{0}, uintptr(guard)); err != nil {
+			return false
+		}
+		e.copies.writes = true
+	}
+	return true
+}
+
+// releaseCopies frees the tables. The peer's copies have ended.
+func (e *ep) releaseCopies() (err error) {
+	x := &e.copies
+	if x.exposed > 0 {
+		e.f.exposing = without(e.f.exposing, e)
+	}
+	if len(x.fetches) > 0 {
+		e.f.fetching = without(e.f.fetching, e)
+	}
+	err = x.dropGuard()
 	for _, t := range []*copyTable{&x.own, &x.peer} {
 		if t.seg != nil {
 			err = errors.Join(err, t.seg.Close())
-			t.seg = nil
 		}
 	}
+	*x = copies{state: copiesRefused}
 	return err
 }

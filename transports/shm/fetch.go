@@ -2,11 +2,15 @@ package shm
 
 import (
 	"errors"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
 )
@@ -15,12 +19,17 @@ var _ uct.Fetcher = (*iface)(nil)
 
 // fetch is a message that is being copied from the peer's memory.
 type fetch struct {
-	e     *ep
 	entry *copyEntry // nil: the copy has not begun
 	id, n uint64     // the exposure, and the length of its memory
 	addr  uint64
 	dst   []byte
 	token uct.Token
+	own   uint64 // pieces that this side has claimed
+	done  uint64 // copyEntry.done when the copy began
+	guard uint64 // address of the guard page
+	// claimed is the number of pieces that were claimed when the fetch was canceled or withdrawn, and its
+	// end is not reported because the peer may be copying one of them. 0: it was not.
+	claimed uint64
 }
 
 // Fetch: see uct.Fetcher. It copies the first piece, unless an earlier copy from the peer is in progress.
@@ -33,127 +42,156 @@ func (f *iface) Fetch(rxConn uint32, id, n uint64, dst []byte, _ uct.Mem, t uct.
 	if e.copies.state == copiesRefused || len(dst) == 0 || uint64(len(dst)) > n {
 		return ucs.Unsupported
 	}
-	x := fetch{e: e, id: id, n: n, dst: dst, token: t}
-	if e.copies.peer.seg != nil && !f.fetchesFrom(e) {
-		if st := x.advance(); st != ucs.InProgress {
-			return st
+	x := fetch{id: id, n: n, dst: dst, token: t}
+	fs := &e.copies.fetches
+	if len(*fs) == 0 {
+		if e.copies.peer.seg != nil {
+			if st, _ := x.advance(e); st != ucs.InProgress {
+				return st
+			}
 		}
+		f.fetching = append(f.fetching, e)
+		f.requestPass()
 	}
-	f.fetches = append(f.fetches, x)
-	f.requestPass()
+	*fs = append(*fs, x)
 	return ucs.InProgress
 }
 
-// fetchesFrom reports whether a copy from the peer of e is in progress.
-func (f *iface) fetchesFrom(e *ep) bool {
-	for i := range f.fetches {
-		if f.fetches[i].e == e {
-			return true
-		}
-	}
-	return false
-}
-
-// fetchesPerPass is the number of copies of which a pass copies a piece.
-const fetchesPerPass = 4
-
-// continueFetches copies a piece of the oldest copies of each peer, and reports those that have ended. It
-// returns the number of reports.
+// continueFetches copies a piece from some peers, and reports the fetches that have ended. It returns the number of pieces and reports.
 func (f *iface) continueFetches() (n int) {
-	for i := 0; i < min(len(f.fetches), fetchesPerPass); {
-		if st := f.fetches[i].advance(); st == ucs.InProgress {
-			i++
-		} else {
-			f.endFetch(i, st)
-			n++
+	for range min(len(f.fetching), copyTurns) {
+		if f.nextFetching++; f.nextFetching >= len(f.fetching) {
+			f.nextFetching = 0
+		}
+		n += f.continueFetch(f.fetching[f.nextFetching])
+		if len(f.fetching) == 0 {
+			break
 		}
 	}
 	return n
+}
+
+// continueFetch copies a piece of the oldest fetch of which pieces are left, or reports the end of an older one. It
+// returns the number of pieces and reports.
+func (f *iface) continueFetch(e *ep) int {
+	for i := range e.copies.fetches {
+		st, copied := e.copies.fetches[i].advance(e)
+		if st != ucs.InProgress {
+			f.endFetch(e, i, st)
+			return 1
+		}
+		if copied {
+			return 1
+		}
+	}
+	return 0
 }
 
 // CancelFetch: see uct.Fetcher.
 func (f *iface) CancelFetch(t uct.Token) uct.Status {
-	for i := range f.fetches {
-		if f.fetches[i].token == t {
-			f.removeFetch(i)
-			break
+	for _, e := range f.fetching {
+		for i := range e.copies.fetches {
+			x := &e.copies.fetches[i]
+			if x.token != t {
+				continue
+			}
+			if x.revoke(); !x.settle(e, settleSpin) {
+				return ucs.Busy
+			}
+			f.removeFetch(e, i)
+			return ucs.OK
 		}
 	}
 	return ucs.OK
 }
 
-// endFetch removes fetch i and reports its end.
-func (f *iface) endFetch(i int, st uct.Status) {
-	f.ended[0] = uct.Event{Token: f.fetches[i].token, Status: st}
-	f.removeFetch(i)
+// endFetch removes fetch i of e and reports its end.
+func (f *iface) endFetch(e *ep, i int, st uct.Status) {
+	f.ended[0] = uct.Event{Token: e.copies.fetches[i].token, Status: st}
+	f.removeFetch(e, i)
 	f.handler.HandleEvents(f.ended[:])
 }
 
-func (f *iface) removeFetch(i int) {
-	copy(f.fetches[i:], f.fetches[i+1:])
-	last := len(f.fetches) - 1
-	f.fetches[last] = fetch{}
-	f.fetches = f.fetches[:last]
+func (f *iface) removeFetch(e *ep, i int) {
+	fs := e.copies.fetches
+	last := copy(fs[i:], fs[i+1:]) + i
+	fs[last] = fetch{}
+	if e.copies.fetches = fs[:last]; last == 0 {
+		f.fetching = without(f.fetching, e)
+	}
 }
 
 // endFetches ends all copies from the peer of e, because the connection has ended. It returns their number.
 func (f *iface) endFetches(e *ep) (n int) {
-	for i := 0; i < len(f.fetches); {
-		if f.fetches[i].e != e {
-			i++
-			continue
-		}
-		f.endFetch(i, ucs.Canceled)
-		n++
+	for ; len(e.copies.fetches) > 0; n++ {
+		e.copies.fetches[0].end(e)
+		f.endFetch(e, 0, ucs.Canceled)
 	}
 	return n
 }
 
-// advance begins the copy if need be, and copies a piece. It returns InProgress if pieces are left.
-func (x *fetch) advance() uct.Status {
-	if x.entry == nil {
-		if st := x.begin(); st != ucs.OK {
-			return st
+// advance begins the copy if need be, and copies a piece, if one is left. It returns InProgress if the fetch goes on.
+func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
+	switch {
+	case x.claimed > 0:
+		if !x.settle(e, 0) {
+			return ucs.InProgress, false
+		}
+		return ucs.Canceled, false
+	case x.entry == nil:
+		if st := x.begin(e); st != ucs.OK {
+			return st, false
 		}
 	}
 	c, length := x.entry, uint64(len(x.dst))
-	var s copyState
-	var off uint64
-	for claimed := false; !claimed; claimed = c.change(s, s+1) {
-		s = c.load()
-		if off = s.pieces() * pieceSize; s.step() != entryCopying || !s.belongs(x.id) || off >= length {
-			return ucs.Canceled // withdrawn
+	s := c.load()
+	for ; s.step() == entryCopying && s.belongs(x.id) && s.pieces()*pieceSize < length; s = c.load() {
+		if !c.change(s, s+1) {
+			continue
+		}
+		x.own++
+		fault.At(fault.Piece)
+		off := s.pieces() * pieceSize
+		if st := e.readPeer(x.dst[off:min(off+pieceSize, length)], x.addr+off); st != ucs.OK {
+			x.end(e)
+			return st, true
+		}
+		copied = true
+		if off+pieceSize < length {
+			return ucs.InProgress, true
 		}
 	}
-	fault.At(fault.Piece)
-	n := min(pieceSize, length-off)
-	if st := x.e.readPeer(x.dst[off:off+n], x.addr+off); st != ucs.OK {
-		return st
+	if s.step() != entryCopying || !s.belongs(x.id) { // withdrawn; the owner copies no piece then
+		return ucs.Canceled, copied
 	}
-	if off+n < length {
-		return ucs.InProgress
+	if x.own+c.done.Load()-x.done < (length+pieceSize-1)/pieceSize {
+		return ucs.InProgress, copied // the owner copies the last one
 	}
-	if !c.change(s+1, s&^stepMask|entryCopied) {
-		return ucs.Canceled
+	switch {
+	case !c.change(s, s&^stepMask|entryCopied):
+		return ucs.Canceled, copied
+	case c.failed.Load() == x.id:
+		return ucs.RemoteAccess, copied
 	}
-	return ucs.OK
+	return ucs.OK, copied
 }
 
 // begin finds the exposure and begins its copy. It returns Unsupported if there is none.
-func (x *fetch) begin() uct.Status {
-	e := x.e
+func (x *fetch) begin(e *ep) uct.Status {
 	if e.Life.Over() {
 		return ucs.Canceled
 	}
-	if e.copies.peer.seg == nil {
-		if e.readSocket(); e.copies.peer.seg == nil {
+	t := &e.copies.peer
+	if t.seg == nil {
+		if e.readSocket(); t.seg == nil {
 			return ucs.Unsupported
 		}
 	}
-	c := e.copies.peer.find(x.id)
-	if c == nil {
+	i := t.find(x.id)
+	if i < 0 {
 		return ucs.Unsupported
 	}
+	c := t.at(i)
 	s, addr := c.load(), c.addr
 	if s.step() != entryExposed || c.length != x.n || !s.belongs(x.id) {
 		return ucs.Unsupported
@@ -161,11 +199,104 @@ func (x *fetch) begin() uct.Status {
 	if !e.peerAlive() {
 		return ucs.Canceled
 	}
+	x.done, x.guard = c.done.Load(), e.copies.guardAddress()
+	c.dst, c.want, c.guard = addressOfBytes(x.dst), uint64(len(x.dst)), x.guard
 	if !c.change(s, s&^stepMask|entryCopying) {
 		return ucs.Unsupported
 	}
 	x.entry, x.addr = c, addr
+	if len(x.dst) > pieceSize {
+		t.active().Store(uint64(i + 1))
+	}
 	return ucs.OK
+}
+
+// revoke has no further piece of the fetch copied.
+func (x *fetch) revoke() {
+	if x.entry == nil || x.claimed > 0 {
+		return
+	}
+	s := x.entry.load()
+	for s.step() == entryCopying && s.belongs(x.id) && !x.entry.change(s, entryFree) {
+		s = x.entry.load()
+	}
+	if s.step() == entryCopying && s.belongs(x.id) { // otherwise the owner has withdrawn it, and copies no piece
+		x.claimed = s.pieces()
+	}
+}
+
+// end revokes the fetch, which has failed, and waits until the peer copies no piece of it.
+func (x *fetch) end(e *ep) {
+	if x.revoke(); !x.settle(e, mapped.CloseWait) {
+		e.f.d.logf("a peer may still write to the buffer of a failed receive", ucs.ErrBufferExposed)
+	}
+}
+
+// settleSpin is how long a cancel waits for a piece that the peer is copying.
+const settleSpin = 100 * time.Microsecond
+
+// settle waits until the peer copies no piece of a fetch that was revoked, at most for limit. It reports
+// whether that is so.
+//
+// A peer that has claimed a piece, and is stopped or has not reached its system call yet, fails in it without the
+// guard page. A peer that is stopped is not inside of the call.
+func (x *fetch) settle(e *ep, limit time.Duration) bool {
+	copies := func() bool { return x.claimed > 0 && x.claimed > x.own+x.entry.done.Load()-x.done }
+	start := ucs.Now()
+	for copies() && ucs.Now().Sub(start) < min(limit, settleSpin) {
+		cpu.Yield()
+	}
+	for copies() {
+		if x.guard == e.copies.guardAddress() {
+			e.breakGuard()
+		}
+		if e.pidfd >= 0 && hungUp(e.pidfd) || platform.Stopped(e.pid) {
+			return true
+		}
+		if ucs.Now().Sub(start) >= limit {
+			return false
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return true
+}
+
+// guardAddress returns the address of the guard page; 0: there is none.
+func (x *copies) guardAddress() uint64 {
+	if x.guard == nil {
+		b, err := mapped.MapAnonymous(1)
+		if err != nil {
+			return 0
+		}
+		x.guard = b
+	}
+	return addressOfBytes(x.guard)
+}
+
+// breakGuard makes the guard page inaccessible, and maps another one for the other fetches from the peer. The page
+// stays mapped: its address must not become that of other memory.
+func (e *ep) breakGuard() {
+	old := e.copies.guard
+	e.copies.guard = nil
+	guard := e.copies.guardAddress()
+	for i := range e.copies.fetches {
+		if x := &e.copies.fetches[i]; x.entry != nil && x.claimed == 0 {
+			x.guard, x.entry.guard = guard, guard
+		}
+	}
+	if err := unix.Mprotect(old, unix.PROT_NONE); err != nil {
+		e.f.d.logf("protect a guard page", err)
+	}
+}
+
+// dropGuard unmaps the guard page.
+func (x *copies) dropGuard() error {
+	if x.guard == nil {
+		return nil
+	}
+	b := x.guard
+	x.guard = nil
+	return mapped.Unmap(b)
 }
 
 // readPeer copies from address addr of the peer's process.
@@ -188,7 +319,7 @@ func (e *ep) readPeer(p []byte, addr uint64) uct.Status {
 
 // aliveFor is how long the peer's process is taken to be alive after a check. Within this time the
 // kernel does not give its process id to another process.
-const aliveFor = 1_000_000 // ns
+const aliveFor = time.Millisecond
 
 // peerAlive reports whether the peer's process still runs, so that its process id is not reused yet.
 func (e *ep) peerAlive() bool {

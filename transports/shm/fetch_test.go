@@ -5,8 +5,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
 )
 
@@ -99,7 +101,7 @@ func TestFetchWithdrawn(t *testing.T) {
 			st := x.b.Fetch(x.ba.Source, id(k), uint64(len(src)), dst, nil, uct.Token(k))
 			require.Equal(t, ucs.InProgress, st)
 			for range pieces - 1 {
-				x.b.continueFetches()
+				x.b.continueFetches() // a does not help
 			}
 			require.Equal(t, ucs.OK, x.ab.Withdraw(id(k)))
 			if anew {
@@ -133,7 +135,7 @@ func TestFetchConnectionEnds(t *testing.T) {
 			for _, e := range x.ended {
 				require.Equal(t, ucs.Canceled, e.Status)
 			}
-			require.Empty(t, x.b.fetches)
+			require.Empty(t, x.b.fetching)
 		})
 	}
 }
@@ -166,7 +168,7 @@ func TestFetchGone(t *testing.T) {
 	x := newFetcher(t)
 	src := text(pieceSize)
 	require.Equal(t, ucs.OK, x.ab.Expose(id(1), src, nil))
-	x.ab.copies.own.find(id(1)).addr = 16
+	x.ab.copies.own.at(x.ab.copies.own.find(id(1))).addr = 16
 	require.Equal(t, ucs.RemoteAccess, x.fetch(1, len(src), make([]byte, len(src))))
 }
 
@@ -225,11 +227,139 @@ func TestGateFetch(t *testing.T) {
 		if st := x.b.Fetch(x.ba.Source, id(1), uint64(len(src)), dst, nil, 1); st != ucs.InProgress {
 			t.Error(st)
 		}
-		for len(x.b.fetches) > 0 {
+		for len(x.b.fetching) > 0 {
 			x.b.continueFetches()
 		}
 		x.ab.Withdraw(id(1))
 	}
 	run()
 	require.Zero(t, testing.AllocsPerRun(100, run))
+}
+
+// TestFetchHelped: both sides copy, each piece once.
+func TestFetchHelped(t *testing.T) {
+	x := newFetcher(t)
+	for k, n := range []int{3*pieceSize - 1, 3 * pieceSize, 3*pieceSize + 1, 40*pieceSize + 5} {
+		for _, want := range []int{n, n - pieceSize + 1} {
+			src, dst := text(n), make([]byte, n)
+			require.Equal(t, ucs.OK, x.ab.Expose(id(10*k), src, nil))
+			c := x.ab.copies.own.at(x.ab.copies.own.find(id(10 * k)))
+			before := c.done.Load()
+			require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(10*k), uint64(n), dst[:want], nil, 1))
+			x.ended = x.ended[:0]
+			until(t, func() bool { return len(x.ended) > 0 }, x.a, x.b)
+			require.Equal(t, []uct.Event{{Token: 1}}, x.ended)
+			require.True(t, bytes.Equal(src[:want], dst[:want]))
+			require.Equal(t, make([]byte, n-want), dst[want:])
+			if want > 2*pieceSize {
+				require.NotEqual(t, before, c.done.Load(), "the owner has copied none")
+			}
+			require.Equal(t, ucs.Busy, x.ab.Withdraw(id(10*k)))
+		}
+	}
+}
+
+// stuck begins a fetch of four pieces of which the owner has claimed one, and does not copy it.
+func (x *fetcher) stuck(k int) (c *copyEntry, dst []byte, guard uint64) {
+	src, dst := text(4*pieceSize), make([]byte, 4*pieceSize)
+	require.Equal(x.t, ucs.OK, x.ab.Expose(id(k), src, nil))
+	require.Equal(x.t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(k), uint64(len(src)), dst, nil, uct.Token(k)))
+	for x.ba.copies.fetches[len(x.ba.copies.fetches)-1].entry == nil {
+		x.b.continueFetches()
+	}
+	c = x.ab.copies.own.at(x.ab.copies.own.find(id(k)))
+	s := c.load()
+	require.True(x.t, c.change(s, s+1))
+	guard = c.guard
+	x.ended = x.ended[:0]
+	return c, dst, guard
+}
+
+// TestFetchOwnerIsSlow: a fetch waits for a piece that the owner copies, and so does its cancel; a copy that the owner
+// begins after the cancel fails.
+func TestFetchOwnerIsSlow(t *testing.T) {
+	for _, cancel := range []bool{false, true} {
+		x := newFetcher(t)
+		c, dst, guard := x.stuck(1)
+		if cancel {
+			require.Equal(t, ucs.Busy, x.b.CancelFetch(1))
+		}
+		for range 100 {
+			x.b.Progress(64)
+		}
+		require.Empty(t, x.ended)
+		before := bytes.Clone(dst)
+		err := shmem.ProcessWriteGuarded(x.ab.pid, uintptr(guard), make([]byte, pieceSize), uintptr(addressOfBytes(dst)))
+		if cancel {
+			require.ErrorIs(t, err, unix.EFAULT)
+			require.Equal(t, before, dst)
+		} else {
+			require.NoError(t, err)
+		}
+		c.done.Add(1)
+		until(t, func() bool { return len(x.ended) > 0 }, x.b)
+		if cancel {
+			require.Equal(t, []uct.Event{{Token: 1, Status: ucs.Canceled}}, x.ended)
+		} else {
+			require.Equal(t, []uct.Event{{Token: 1}}, x.ended)
+		}
+		require.Empty(t, x.b.fetching)
+
+		// The connection goes on, with another guard page.
+		src, dst := text(8*pieceSize), make([]byte, 8*pieceSize)
+		require.Equal(t, ucs.OK, x.ab.Expose(id(2), src, nil))
+		require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(2), uint64(len(src)), dst, nil, 2))
+		x.ended = x.ended[:0]
+		until(t, func() bool { return len(x.ended) > 0 }, x.a, x.b)
+		require.Equal(t, []uct.Event{{Token: 2}}, x.ended)
+		require.True(t, bytes.Equal(src, dst))
+	}
+}
+
+// TestFetchOwnerFails: where the owner cannot copy its piece, the fetch fails.
+func TestFetchOwnerFails(t *testing.T) {
+	x := newFetcher(t)
+	c, _, _ := x.stuck(1)
+	c.failed.Store(id(1))
+	c.done.Add(1)
+	until(t, func() bool { return len(x.ended) > 0 }, x.b)
+	require.Equal(t, []uct.Event{{Token: 1, Status: ucs.RemoteAccess}}, x.ended)
+}
+
+// TestHelpGarbage: an owner does not trust what the peer writes into its table.
+func TestHelpGarbage(t *testing.T) {
+	x := newFetcher(t)
+	src, dst := text(8*pieceSize), make([]byte, 8*pieceSize)
+	require.Equal(t, ucs.OK, x.ab.Expose(id(1), src, nil))
+	require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(1), uint64(len(src)), dst, nil, 1))
+	until(t, func() bool { return x.ba.copies.fetches[0].entry != nil }, x.b)
+	c, own := x.ba.copies.fetches[0].entry, &x.ab.copies.own
+	state := c.state.Load()
+	for name, spoil := range map[string]func(){
+		"no entry":         func() { own.active().Store(0) },
+		"beyond the table": func() { own.active().Store(numEntries + 1) },
+		"huge":             func() { own.active().Store(1 << 63) },
+		"free entry":       func() { own.active().Store(uint64(own.find(id(1)) + 2)) },
+		"pieces":           func() { c.state.Store(state | 1<<31) },
+		"another step":     func() { c.state.Store(uint64(generation(id(1)) | entryExposed)) },
+		"another exposure": func() { c.state.Store(state + 1<<34) },
+		"no guard":         func() { c.guard = 0 },
+		"bad guard":        func() { c.guard = 16; x.ab.copies.writes = false },
+		"nothing wanted":   func() { c.want = 0 },
+	} {
+		own.active().Store(uint64(own.find(id(1)) + 1))
+		spoil()
+		require.Zero(t, x.a.help(), name)
+		c.state.Store(state)
+		c.want, c.guard = uint64(len(dst)), x.ba.copies.guardAddress()
+	}
+	own.active().Store(uint64(own.find(id(1)) + 1))
+	c.want = 1 << 62
+	c.state.Store(state | 7)
+	require.Equal(t, 1, x.a.help())
+	require.Zero(t, x.a.help(), "it has eight pieces only")
+	c.dst = 16
+	c.state.Store(state)
+	require.Equal(t, 1, x.a.help())
+	require.Equal(t, id(1), c.failed.Load())
 }

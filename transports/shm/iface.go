@@ -43,8 +43,11 @@ type iface struct {
 	serviceNeeded bool // service has work
 	extraWork     bool // a pass has work besides hot: doorbells, waiting or service
 	waiting       []*ep
-	fetches       []fetch // copies in progress; each pass copies pieces
-	wakeOnRoom    []*ep   // connections of waiting whose peers must wake this worker
+	fetching      []*ep // connections from whose peers messages are copied, in each pass a piece
+	exposing      []*ep // connections whose peers copy messages of this side
+	nextFetching  int   // index in fetching, and in exposing, of the next turn
+	nextExposing  int
+	wakeOnRoom    []*ep // connections of waiting whose peers must wake this worker
 
 	conn.Table[ifaceName, *ep]
 
@@ -361,6 +364,6 @@ func (f *iface) releaseAll() (err error) {
 	f.Clear()
 	f.hot, f.doorbells, f.lastDoorbells, f.waiting, f.halfOpen, f.pages = nil, nil, nil, nil, nil, nil
 	f.undialed, f.recheck, f.wakeOnRoom, f.serviceNeeded = nil, conn.Queue[*ep]{}, nil, false
-	f.deferred, f.pairRequests, f.firstReads, f.fetches = nil, nil, nil, nil
+	f.deferred, f.pairRequests, f.firstReads, f.fetching, f.exposing = nil, nil, nil, nil, nil
 	return err
 }

@@ -54,7 +54,7 @@ func (f *iface) passMore(budget int) int {
 	} else {
 		f.nextDoorbell = 0
 	}
-	if f.passes&(servicePasses-1) == 0 || f.serviceNeeded || len(f.waiting)|len(f.fetches) != 0 {
+	if f.passes&(servicePasses-1) == 0 || f.serviceNeeded || len(f.waiting)|len(f.fetching)|len(f.exposing) != 0 {
 		return f.slowPass()
 	}
 	return 0
@@ -136,13 +136,16 @@ func (f *iface) slowPass() int {
 	if len(f.waiting) != 0 {
 		n = f.dispatchPending()
 	}
-	if len(f.fetches) != 0 {
+	if len(f.fetching) != 0 {
 		n += f.continueFetches()
+	}
+	if len(f.exposing) != 0 {
+		n += f.help()
 	}
 	if f.serviceNeeded || f.passes&(servicePasses/4-1) == 0 {
 		n += f.service()
 	}
-	f.extraWork = f.serviceNeeded || len(f.waiting)|len(f.fetches)|len(f.doorbells) != 0
+	f.extraWork = f.serviceNeeded || len(f.waiting)|len(f.fetching)|len(f.exposing)|len(f.doorbells) != 0
 	f.progressDepth--
 	return n
 }

@@ -3,6 +3,8 @@ package platform
 import (
 	"crypto/rand"
 	"crypto/sha256"
+	"errors"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -40,6 +42,24 @@ func NetNamespace() uint64 { return inode("/proc/self/ns/net") }
 // one with the same ID. It returns false if there is no such process, or no /proc.
 func StartTime(pid int) (ticks uint64, ok bool) {
 	return parseStartTime(readLine("/proc/" + strconv.Itoa(pid) + "/stat"))
+}
+
+// Stopped reports whether every thread of process pid is stopped by a signal or a debugger, or has ended. So none
+// of them is inside of a system call that changes memory. It is false where that cannot be found out.
+func Stopped(pid int) bool {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task"
+	threads, err := os.ReadDir(dir)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist) && inode("/proc/self/ns/pid") != 0
+	}
+	for _, t := range threads {
+		stat := readLine(dir + "/" + t.Name() + "/stat") // "" if the thread has ended meanwhile
+		state := strings.TrimSpace(stat[strings.LastIndexByte(stat, ')')+1:])
+		if state != "" && strings.IndexByte("TtZX", state[0]) < 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // parseStartTime returns field 22 of /proc/PID/stat. The second field is the command name

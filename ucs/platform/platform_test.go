@@ -10,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -136,4 +137,21 @@ func TestProbeLeavesNothingOpen(t *testing.T) {
 	before := count()
 	probe()
 	assert.Equal(t, before, count())
+}
+
+func TestStopped(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		return
+	}
+	assert.False(t, Stopped(os.Getpid()))
+	c := exec.Command("sleep", "60")
+	require.NoError(t, c.Start())
+	defer func() { _ = c.Wait() }()
+	assert.False(t, Stopped(c.Process.Pid))
+	require.NoError(t, c.Process.Signal(syscall.SIGSTOP))
+	assert.Eventually(t, func() bool { return Stopped(c.Process.Pid) }, 10*time.Second, time.Millisecond)
+	require.NoError(t, c.Process.Signal(syscall.SIGCONT))
+	assert.Eventually(t, func() bool { return !Stopped(c.Process.Pid) }, 10*time.Second, time.Millisecond)
+	require.NoError(t, c.Process.Kill())
+	assert.Eventually(t, func() bool { return Stopped(c.Process.Pid) }, 10*time.Second, time.Millisecond, "a zombie")
 }

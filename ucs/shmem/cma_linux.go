@@ -43,6 +43,24 @@ func ProcessWrite(pid int, src []byte, remote uintptr) (int, error) {
 	return done, nil
 }
 
+// guardByte is what ProcessWriteGuarded writes to the guard.
+var guardByte [1]byte
+
+// ProcessWriteGuarded writes a zero byte to address guard of process pid, and then copies src, which has at most
+// 1 GiB, to address remote. If guard is not writable, it changes nothing.
+//
+// Errors: as those of ProcessRead. After an error a part of src may have been copied.
+func ProcessWriteGuarded(pid int, guard uintptr, src []byte, remote uintptr) error {
+	local := [2]unix.Iovec{{Base: &guardByte[0]}, {Base: &src[0]}}
+	local[0].SetLen(1)
+	local[1].SetLen(len(src))
+	n, err := unix.ProcessVMWritev(pid, local[:], []unix.RemoteIovec{{Base: guard, Len: 1}, {Base: remote, Len: len(src)}}, 0)
+	if err != nil || n != 1+len(src) {
+		return copyError("process_vm_writev", pid, remote, err)
+	}
+	return nil
+}
+
 func iovecs(b []byte, remote uintptr) (local [1]unix.Iovec, remoteIov [1]unix.RemoteIovec) {
 	n := min(len(b), maxCopy)
 	local[0].Base = &b[0]

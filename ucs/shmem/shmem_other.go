@@ -197,6 +197,9 @@ func ProcessRead(int, []byte, uintptr) (int, error) { return 0, ucs.ErrUnsupport
 // ProcessWrite returns ErrUnsupported.
 func ProcessWrite(int, []byte, uintptr) (int, error) { return 0, ucs.ErrUnsupported }
 
+// ProcessWriteGuarded returns ErrUnsupported.
+func ProcessWriteGuarded(int, uintptr, []byte, uintptr) error { return ucs.ErrUnsupported }
+
 // PollSet: see poll_linux.go.
 type PollSet struct{}
 
