@@ -1,11 +1,13 @@
 package ucp
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -105,9 +107,10 @@ type Context struct {
 	opened       ucs.Time     // when the program began to publish statistics
 	emul         emulTable
 
-	mu      sync.Mutex             // guards the fields below
-	domains []openDomain           // nil after Close
-	owned   map[io.Closer]struct{} // workers and memory
+	memory  atomic.Pointer[[]*MemHandle] // by address; changed by copies
+	mu      sync.Mutex                   // guards the fields below
+	domains []openDomain                 // nil after Close
+	owned   map[io.Closer]struct{}       // workers and memory
 	closed  bool
 }
 
@@ -221,12 +224,35 @@ func (x *Context) own(c io.Closer) error {
 		return ErrClosed
 	}
 	x.owned[c] = struct{}{}
+	if m, ok := c.(*MemHandle); ok {
+		x.listMemory(m, true)
+	}
 	return nil
 }
+
+// listMemory adds m to the sorted list of memory, or removes it. Readers may use the old list meanwhile. The caller holds the lock.
+func (x *Context) listMemory(m *MemHandle, add bool) {
+	var all []*MemHandle
+	if old := x.memory.Load(); old != nil {
+		all = slices.Clone(*old)
+	}
+	if add {
+		i, _ := slices.BinarySearchFunc(all, m.base, compareBase)
+		all = slices.Insert(all, i, m)
+	} else {
+		all = slices.DeleteFunc(all, func(o *MemHandle) bool { return o == m })
+	}
+	x.memory.Store(&all)
+}
+
+func compareBase(m *MemHandle, base uint64) int { return cmp.Compare(m.base, base) }
 
 func (x *Context) disown(c io.Closer) {
 	x.mu.Lock()
 	delete(x.owned, c)
+	if m, ok := c.(*MemHandle); ok {
+		x.listMemory(m, false)
+	}
 	x.mu.Unlock()
 }
 

@@ -3,6 +3,7 @@ package ucp
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
@@ -85,14 +86,14 @@ func (wi *workerIface) register(buf []byte, need uct.MemFlags) (opMem, error) {
 // findRegion returns the region of a domain that covers buf and grants need, nil
 // if there is none.
 func (x *Context) findRegion(buf []byte, domain int, need uct.MemFlags) uct.Mem {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	for c := range x.owned {
-		m, ok := c.(*MemHandle)
-		if !ok || m.access&need != need {
-			continue
-		}
-		if off := addressOf(buf) - m.base; off > uint64(len(m.buf)) || uint64(len(buf)) > uint64(len(m.buf))-off {
+	all := x.memory.Load()
+	if all == nil || len(buf) == 0 {
+		return nil
+	}
+	at := addressOf(buf)
+	i, _ := slices.BinarySearchFunc(*all, at+1, compareBase)
+	for _, m := range slices.Backward((*all)[max(0, i-overlapping):i]) {
+		if off := at - m.base; m.access&need != need || off > uint64(len(m.buf)) || uint64(len(buf)) > uint64(len(m.buf))-off {
 			continue
 		}
 		if r := m.regionIn(domain); r != nil {
@@ -101,6 +102,9 @@ func (x *Context) findRegion(buf []byte, domain int, need uct.MemFlags) uct.Mem 
 	}
 	return nil
 }
+
+// overlapping is the number of handles that findRegion looks at: handles may overlap.
+const overlapping = 8
 
 // regionIn returns the memory as registered with a domain. It returns nil if the domain did not
 // register it, or the memory is being closed.
@@ -163,8 +167,10 @@ func (w *thread) offer(i uint32, l *lane) {
 	if !ok {
 		return
 	}
-	if buf := w.slab.Bufs[i]; ep.Expose(w.slab.ID(i), buf, nil) == ucs.OK {
-		w.slab.attachMem(i, opMem{exposer: ep})
+	buf := w.slab.Bufs[i]
+	m := w.ctx.findRegion(buf, w.locals[l.iface].Domain, 0)
+	if ep.Expose(w.slab.ID(i), buf, m) == ucs.OK {
+		w.slab.attachMem(i, opMem{Mem: m, exposer: ep})
 	}
 }
 
@@ -370,7 +376,8 @@ func (w *thread) resumeRead(i uint32) ucs.Status {
 	}
 	if s.fetches {
 		rx := w.rxConns[request.As[recvOp](&w.slab.Slots[uint32(s.receive)]).rx]
-		return rx.iface.fetcher.Fetch(rx.id, s.key, s.addr, w.slab.Bufs[i], nil, w.slab.Token(i))
+		m := w.ctx.findRegion(w.slab.Bufs[i], w.locals[rx.iface.index].Domain, 0)
+		return rx.iface.fetcher.Fetch(rx.id, s.key, s.addr, w.slab.Bufs[i], m, w.slab.Token(i))
 	}
 	w.am.vec[0] = uct.Vec{Buf: w.slab.Bufs[i], Mem: w.slab.opMems[i].Mem}
 	st := l.transport().GetZcopy(w.am.vec[:], s.addr, uct.RKey(s.key), w.slab.Token(i))

@@ -265,7 +265,7 @@ func (e *ep) readMsg(sock *shmem.Conn) bool {
 		}
 		e.markPeerGone()
 		return false
-	case err == nil, errors.Is(err, shmem.ErrDescriptors) && n == connMsgLen:
+	case err == nil, errors.Is(err, shmem.ErrDescriptors) && n >= connMsgLen:
 		err = e.dispatchConnMsg(b[:n], fds, err)
 	}
 	if err != nil {
@@ -275,7 +275,8 @@ func (e *ep) readMsg(sock *shmem.Conn) bool {
 }
 
 // dispatchConnMsg handles one message. lost is not nil if the kernel dropped the descriptors of the
-// message, because this process has no free ones. Only MIGRATE may fail so: the machine rejects it.
+// message, because this process has no free ones. Only MIGRATE may fail so: the machine rejects it; and
+// what only speeds up copies.
 //
 // A peer that sends CLOSE or SHUTDOWN has ended its direction. This side ends the other, too, if
 // the peer initiated the connection and no endpoint is open on it.
@@ -288,6 +289,8 @@ func (e *ep) dispatchConnMsg(b []byte, fds []int, lost error) error {
 	case lost != nil && h.kind == kindMigrate:
 		e.step(machine.Event{Kind: machine.EventAttachFailed, Msg: h.machineMsg()})
 		return nil
+	case lost != nil && h.kind >= kindCopyTable:
+		return nil // the messages are copied in other ways
 	case lost != nil:
 		err = fmt.Errorf("descriptors of a message of kind %d: %w", h.kind, lost)
 	case h.kind == kindOpen, h.kind == kindShutdown && e.Has(shutdownReceived), h.kind == kindClose && e.Has(closeReceived):
@@ -297,6 +300,8 @@ func (e *ep) dispatchConnMsg(b []byte, fds []int, lost error) error {
 		err = fmt.Errorf("it rejected the connection: %s", h.reason)
 	case h.kind == kindCopyTable:
 		return e.handleCopyTable(fds)
+	case h.kind == kindCopyRegion:
+		return e.handleCopyRegion(h.region, fds)
 	case h.kind == kindShutdown && len(fds) == 0:
 		e.Add(closeReceived | shutdownReceived)
 	case h.kind == kindShutdown:

@@ -42,7 +42,8 @@ type copyEntry struct {
 	// Written by the owner.
 	id           uint64
 	addr, length uint64
-	_            [40]byte
+	src          regionRef // that holds the message
+	_            [24]byte
 
 	state atomic.Uint64 // a copyState
 	// done is the number of pieces that the owner has copied since the table exists; failed is the last id of
@@ -50,7 +51,15 @@ type copyEntry struct {
 	done, failed atomic.Uint64
 	// Written by the peer: the buffer, the number of bytes to copy, and the address of its guard page, see copies.guard.
 	dst, want, guard uint64
-	_                [16]byte
+	dstRegion        regionRef // that holds the buffer
+}
+
+// regionRef names a region of its owner's domain that both sides map, see COPY_REGION: the slot in the domain's key
+// table, and its generation. The zero value names none.
+type regionRef struct {
+	slot uint32
+	_    uint32
+	gen  uint64
 }
 
 // copyState is the state word of an entry: the generation of the exposure's id, the step, and the

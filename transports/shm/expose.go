@@ -25,6 +25,10 @@ type copies struct {
 	exposed int      // entries in use
 	writes  bool     // this side may write to the peer's memory
 
+	shared regions        // of this side
+	mapped regions        // of the peer
+	keys   *shmem.Segment // the key table of the peer's domain; nil if mapped is empty
+
 	// As the peer of such an owner.
 	peer    copyTable
 	fetches []fetch // oldest first
@@ -39,13 +43,14 @@ type copiesState uint8
 
 const (
 	copiesAllowed copiesState = iota
-	copiesRefused             // the peer does not read COPY_TABLE, or this side may not access its memory
+	copiesMapped              // only of memory that is mapped: the system does not permit other copies
+	copiesRefused             // the peer does not read COPY_TABLE
 )
 
 var _ uct.Exposer = (*ep)(nil)
 
 // Expose: see uct.Exposer.
-func (e *ep) Expose(id uint64, buf []byte, _ uct.Mem) uct.Status {
+func (e *ep) Expose(id uint64, buf []byte, m uct.Mem) uct.Status {
 	x := &e.copies
 	if x.own.seg == nil {
 		if st := e.makeCopyTable(); st != ucs.OK {
@@ -61,7 +66,7 @@ func (e *ep) Expose(id uint64, buf []byte, _ uct.Mem) uct.Status {
 	}
 	i := index(id, k)
 	c := x.own.at(i)
-	c.id, c.addr, c.length = id, addressOfBytes(buf), uint64(len(buf))
+	c.id, c.addr, c.length, c.src = id, addressOfBytes(buf), uint64(len(buf)), e.share(m)
 	x.bufs[i] = buf
 	c.state.Store(uint64(generation(id) | entryExposed))
 	if x.exposed++; x.exposed == 1 {
@@ -113,7 +118,7 @@ func (e *ep) makeCopyTable() uct.Status {
 	switch {
 	case e.copies.state == copiesRefused:
 		return ucs.Unsupported
-	case e.M.State() != machine.StateOpen || e.Life != conn.Open || e.peerPage == nil || e.sock == nil || e.pid == 0:
+	case e.M.State() != machine.StateOpen || e.Life != conn.Open || e.peerPage == nil || e.sock == nil:
 		return ucs.NoResource
 	}
 	seg, err := shmem.Create("goucx-copies", copyTableSize)
@@ -169,20 +174,24 @@ func (f *iface) help() (n int) {
 func (e *ep) help() int {
 	x := &e.copies
 	i := int(x.own.active().Load()) - 1
-	if i < 0 || i >= numEntries || x.bufs[i] == nil || e.status != ucs.OK || x.state == copiesRefused {
+	if i < 0 || i >= numEntries || x.bufs[i] == nil || e.status != ucs.OK {
 		return 0
 	}
 	c, buf := x.own.at(i), x.bufs[i]
 	s := c.load()
-	off, want, dst, guard := s.pieces()*pieceSize, c.want, c.dst, c.guard
-	if s.step() != entryCopying || !s.belongs(c.id) || off >= min(want, uint64(len(buf))) || guard == 0 || !e.mayWrite(guard) {
+	off, end, addr, guard := s.pieces()*pieceSize, min(c.want, uint64(len(buf))), c.dst, c.guard
+	if s.step() != entryCopying || !s.belongs(c.id) || off >= end {
 		return 0
 	}
-	if !c.change(s, s+1) {
+	src := buf[off:min(off+pieceSize, end)]
+	dst, st := e.peerMemory(c.dstRegion, addr+off, uint64(len(src)))
+	if st != ucs.OK || dst == nil && (guard == 0 || !e.mayWrite(guard)) || !c.change(s, s+1) {
 		return 0
 	}
 	fault.At(fault.Help)
-	if err := shmem.ProcessWriteGuarded(e.pid, uintptr(guard), buf[off:min(off+pieceSize, want, uint64(len(buf)))], uintptr(dst+off)); err != nil {
+	if dst != nil {
+		copy(dst, src)
+	} else if shmem.ProcessWriteGuarded(e.pid, uintptr(guard), src, uintptr(addr+off)) != nil {
 		c.failed.Store(c.id)
 	}
 	c.done.Add(1)
@@ -192,6 +201,9 @@ func (e *ep) help() int {
 // mayWrite reports whether this side may write to the peer's memory. It writes to the guard page to find out.
 func (e *ep) mayWrite(guard uint64) bool {
 	if !e.copies.writes {
+		if e.pid == 0 {
+			return false
+		}
 		if _, err := shmem.ProcessWrite(e.pid, []byte{0}, uintptr(guard)); err != nil {
 			return false
 		}
@@ -209,7 +221,14 @@ func (e *ep) releaseCopies() (err error) {
 	if len(x.fetches) > 0 {
 		e.f.fetching = without(e.f.fetching, e)
 	}
-	err = x.dropGuard()
+	e.f.mapping = without(e.f.mapping, e)
+	for i := range x.mapped.list {
+		x.mapped.list[i].unmap()
+	}
+	if x.keys != nil {
+		err = x.keys.Close()
+	}
+	err = errors.Join(err, x.dropGuard())
 	for _, t := range []*copyTable{&x.own, &x.peer} {
 		if t.seg != nil {
 			err = errors.Join(err, t.seg.Close())

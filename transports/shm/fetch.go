@@ -22,7 +22,9 @@ type fetch struct {
 	entry *copyEntry // nil: the copy has not begun
 	id, n uint64     // the exposure, and the length of its memory
 	addr  uint64
+	src   regionRef // that holds the message
 	dst   []byte
+	mem   uct.Mem // the registration of dst
 	token uct.Token
 	own   uint64 // pieces that this side has claimed
 	done  uint64 // copyEntry.done when the copy began
@@ -33,7 +35,7 @@ type fetch struct {
 }
 
 // Fetch: see uct.Fetcher. It copies the first piece, unless an earlier copy from the peer is in progress.
-func (f *iface) Fetch(rxConn uint32, id, n uint64, dst []byte, _ uct.Mem, t uct.Token) uct.Status {
+func (f *iface) Fetch(rxConn uint32, id, n uint64, dst []byte, m uct.Mem, t uct.Token) uct.Status {
 	i := int(rxConn) - 1
 	if i < 0 || i >= len(f.Slots) || f.Slots[i] == nil {
 		return ucs.Canceled
@@ -42,7 +44,7 @@ func (f *iface) Fetch(rxConn uint32, id, n uint64, dst []byte, _ uct.Mem, t uct.
 	if e.copies.state == copiesRefused || len(dst) == 0 || uint64(len(dst)) > n {
 		return ucs.Unsupported
 	}
-	x := fetch{id: id, n: n, dst: dst, token: t}
+	x := fetch{id: id, n: n, dst: dst, mem: m, token: t}
 	fs := &e.copies.fetches
 	if len(*fs) == 0 {
 		if e.copies.peer.seg != nil {
@@ -152,7 +154,7 @@ func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
 		x.own++
 		fault.At(fault.Piece)
 		off := s.pieces() * pieceSize
-		if st := e.readPeer(x.dst[off:min(off+pieceSize, length)], x.addr+off); st != ucs.OK {
+		if st := e.readPeer(x.dst[off:min(off+pieceSize, length)], x.addr+off, x.src); st != ucs.OK {
 			x.end(e)
 			return st, true
 		}
@@ -192,19 +194,25 @@ func (x *fetch) begin(e *ep) uct.Status {
 		return ucs.Unsupported
 	}
 	c := t.at(i)
-	s, addr := c.load(), c.addr
+	s, addr, src := c.load(), c.addr, c.src
 	if s.step() != entryExposed || c.length != x.n || !s.belongs(x.id) {
+		return ucs.Unsupported
+	}
+	if b, st := e.peerMemory(src, addr, x.n); st != ucs.OK {
+		return st
+	} else if b == nil && (e.copies.state != copiesAllowed || e.pid == 0) {
 		return ucs.Unsupported
 	}
 	if !e.peerAlive() {
 		return ucs.Canceled
 	}
+	c.dstRegion = e.share(x.mem)
 	x.done, x.guard = c.done.Load(), e.copies.guardAddress()
 	c.dst, c.want, c.guard = addressOfBytes(x.dst), uint64(len(x.dst)), x.guard
 	if !c.change(s, s&^stepMask|entryCopying) {
 		return ucs.Unsupported
 	}
-	x.entry, x.addr = c, addr
+	x.entry, x.addr, x.src = c, addr, src
 	if len(x.dst) > pieceSize {
 		t.active().Store(uint64(i + 1))
 	}
@@ -239,7 +247,7 @@ const settleSpin = 100 * time.Microsecond
 // whether that is so.
 //
 // A peer that has claimed a piece, and is stopped or has not reached its system call yet, fails in it without the
-// guard page. A peer that is stopped is not inside of the call.
+// guard page. A peer that is stopped is not inside of the call. Nothing stops a peer that has mapped the buffer.
 func (x *fetch) settle(e *ep, limit time.Duration) bool {
 	copies := func() bool { return x.claimed > 0 && x.claimed > x.own+x.entry.done.Load()-x.done }
 	start := ucs.Now()
@@ -250,7 +258,7 @@ func (x *fetch) settle(e *ep, limit time.Duration) bool {
 		if x.guard == e.copies.guardAddress() {
 			e.breakGuard()
 		}
-		if e.pidfd >= 0 && hungUp(e.pidfd) || platform.Stopped(e.pid) {
+		if e.pidfd >= 0 && hungUp(e.pidfd) || x.entry.dstRegion == (regionRef{}) && platform.Stopped(e.pid) {
 			return true
 		}
 		if ucs.Now().Sub(start) >= limit {
@@ -299,8 +307,13 @@ func (x *copies) dropGuard() error {
 	return mapped.Unmap(b)
 }
 
-// readPeer copies from address addr of the peer's process.
-func (e *ep) readPeer(p []byte, addr uint64) uct.Status {
+// readPeer copies from address addr of the peer's process, in region ref.
+func (e *ep) readPeer(p []byte, addr uint64, ref regionRef) uct.Status {
+	b, st := e.peerMemory(ref, addr, uint64(len(p)))
+	if st != ucs.OK || b != nil {
+		copy(p, b)
+		return st
+	}
 	_, err := shmem.ProcessRead(e.pid, p, uintptr(addr))
 	switch {
 	case err == nil:
@@ -311,7 +324,7 @@ func (e *ep) readPeer(p []byte, addr uint64) uct.Status {
 		return ucs.RemoteAccess
 	}
 	if e.copies.state == copiesAllowed {
-		e.copies.state = copiesRefused
+		e.copies.state = copiesMapped
 		e.f.d.logf("messages are copied through the ring", err)
 	}
 	return ucs.Unsupported

@@ -45,6 +45,7 @@ type iface struct {
 	waiting       []*ep
 	fetching      []*ep // connections from whose peers messages are copied, in each pass a piece
 	exposing      []*ep // connections whose peers copy messages of this side
+	mapping       []*ep // connections with regions of the peer
 	nextFetching  int   // index in fetching, and in exposing, of the next turn
 	nextExposing  int
 	wakeOnRoom    []*ep // connections of waiting whose peers must wake this worker
@@ -364,6 +365,6 @@ func (f *iface) releaseAll() (err error) {
 	f.Clear()
 	f.hot, f.doorbells, f.lastDoorbells, f.waiting, f.halfOpen, f.pages = nil, nil, nil, nil, nil, nil
 	f.undialed, f.recheck, f.wakeOnRoom, f.serviceNeeded = nil, conn.Queue[*ep]{}, nil, false
-	f.deferred, f.pairRequests, f.firstReads, f.fetching, f.exposing = nil, nil, nil, nil, nil
+	f.deferred, f.pairRequests, f.firstReads, f.fetching, f.exposing, f.mapping = nil, nil, nil, nil, nil, nil
 	return err
 }

@@ -92,6 +92,7 @@ func (f *iface) service() int {
 			}
 		}
 		f.EvictIdle(now)
+		f.unmapClosed()
 	}
 	f.servePairRequests(now)
 	done += f.scan(now) + f.Service(f.serviceEP)

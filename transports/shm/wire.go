@@ -22,13 +22,16 @@ import (
 //	40 the sender's worker UUID [16]
 //	56 the sender's connection id u64
 //	64 reason (REJECT only)
+//	64 slot u32 | 68 generation u64 | 76 base u64 | 84 length u64 (COPY_REGION only)
 //
 // Descriptors: OPEN carries the ring pair, the initiator's doorbell page and its wake
 // pipe. ACCEPT and OPEN_CROSSED carry the acceptor's doorbell page and wake pipe; ACCEPT
-// also carries ring pair old, if that is set. MIGRATE carries the ring pair, COPY_TABLE the table.
+// also carries ring pair old, if that is set. MIGRATE carries the ring pair, COPY_TABLE the table,
+// COPY_REGION the region and the key table of its domain.
 const (
 	connMagic  = 0x78637567 // "gucx"
 	connMsgLen = 64
+	regionLen  = 28
 	maxReason  = 200
 	maxConnMsg = connMsgLen + maxReason
 )
@@ -60,10 +63,13 @@ const (
 	kindSuspendNak
 	// kindCopyTable is COPY_TABLE: the sender's copy table for this connection.
 	kindCopyTable
+	// kindCopyRegion is COPY_REGION: memory with exposed messages, or with the buffers of fetches; its regionRef,
+	// base and length follow.
+	kindCopyRegion
 	numKinds
 )
 
-// machineKinds maps kinds to the machine's. SHUTDOWN, REJECT and COPY_TABLE have no machine message.
+// machineKinds maps kinds to the machine's. SHUTDOWN, REJECT, COPY_TABLE and COPY_REGION have no machine message.
 var machineKinds = [numKinds]machine.MsgKind{
 	kindOpen: machine.MsgOpen, kindAccept: machine.MsgAccept, kindClose: machine.MsgClose, kindOpenCrossed: machine.MsgOpenCrossed,
 	kindMigrate: machine.MsgMigrate, kindMigrateAck: machine.MsgMigrateAck, kindMigrateNak: machine.MsgMigrateNak,
@@ -98,6 +104,7 @@ type connMsg struct {
 	worker      [16]byte
 	conn        uint64
 	reason      string
+	region      copyRegion
 }
 
 // setMachineMsg stores machine message m in h.
@@ -132,6 +139,12 @@ func (h *connMsg) append(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, 0)
 	b = append(b, h.worker[:]...)
 	b = binary.LittleEndian.AppendUint64(b, h.conn)
+	if h.kind == kindCopyRegion {
+		b = binary.LittleEndian.AppendUint32(b, h.region.slot)
+		b = binary.LittleEndian.AppendUint64(b, h.region.gen)
+		b = binary.LittleEndian.AppendUint64(b, h.region.base)
+		return binary.LittleEndian.AppendUint64(b, h.region.length)
+	}
 	return append(b, h.reason[:min(len(h.reason), maxReason)]...)
 }
 
@@ -168,9 +181,15 @@ func parseConnMsg(b []byte) (h connMsg, err error) {
 	if h.kind < kindOpen || h.kind >= numKinds {
 		return h, fmt.Errorf("connection message of unknown kind %d: %w", h.kind, ucs.ErrInvalid)
 	}
-	if h.kind == kindReject {
+	switch {
+	case h.kind == kindReject:
 		h.reason = string(b[connMsgLen:])
-	} else if len(b) != connMsgLen {
+	case h.kind == kindCopyRegion && len(b) == connMsgLen+regionLen:
+		h.region = copyRegion{
+			regionRef: regionRef{slot: binary.LittleEndian.Uint32(b[64:]), gen: binary.LittleEndian.Uint64(b[68:])},
+			base:      binary.LittleEndian.Uint64(b[76:]), length: binary.LittleEndian.Uint64(b[84:]),
+		}
+	case len(b) != connMsgLen:
 		return h, fmt.Errorf("connection message of %d bytes, want %d: %w", len(b), connMsgLen, ucs.ErrInvalid)
 	}
 	if h.slot >= slotsPerPage {

@@ -16,6 +16,7 @@ var rndvCases = []Case{
 	{"15 rendezvous: length 0, unexpected, truncated, larger buffer", rndvLengths},
 	{"16 rendezvous of everything, and of a gigabyte", rndvForced},
 	{"18 rendezvous into an unaligned buffer", rndvUnaligned},
+	{"rendezvous between memory of the heap and allocated memory", rndvMemory},
 	{"19 many rendezvous in both directions", rndvBothWays},
 	{"28 one progress call takes in a bounded number of messages", tagBounded},
 	{"short messages pass while a long one is fetched", rndvOvertaken},
@@ -67,6 +68,43 @@ func rndvOne(t *testing.T, p *Pair, n, room int, late, pieces bool) {
 	k := min(n, room)
 	require.True(t, bytes.Equal(data[:k], buf[:k]))
 	require.Equal(t, make([]byte, len(buf)-k), buf[k:], "beyond the message or the buffer")
+}
+
+// rndvMemory: the data is right whatever memory both sides use, at the lengths around the transports' thresholds.
+func rndvMemory(t *testing.T, p *Pair) {
+	const room = 3<<20 + 64
+	var mem [2][]byte
+	for i := range mem {
+		m, err := p.Context.Allocate(room, ucp.MemConfig{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, m.Close()) }()
+		mem[i] = m.Bytes()
+	}
+	heap := [2][]byte{make([]byte, room), make([]byte, room)}
+	lengths := []int{3<<20 + 1}
+	for _, n := range []int{4 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10} {
+		lengths = append(lengths, n-1, n, n+1)
+	}
+	for k, n := range lengths {
+		for kinds := range 4 {
+			src, dst := heap[0], heap[1]
+			if kinds&1 != 0 {
+				src = mem[0]
+			}
+			if kinds&2 != 0 {
+				dst = mem[1]
+			}
+			src, dst = src[k:][:n], dst[:n+1]
+			clear(dst)
+			copy(src, pattern(n, byte(4*k+kinds)))
+			rr := p.B.TagRecv(dst[:n], 1, exact)
+			rs := p.AB.TagSendWith(src, 1, rndv)
+			require.Equal(t, n, p.MustRecv(rr).Len)
+			require.NoError(t, p.Wait(rs))
+			require.True(t, bytes.Equal(src, dst[:n]), "%d bytes", n)
+			require.Zero(t, dst[n], "beyond the message")
+		}
+	}
 }
 
 func rndvForced(t *testing.T, p *Pair) {
