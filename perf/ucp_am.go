@@ -15,7 +15,6 @@ type ucpAM struct {
 	*ucpSide
 	echo         func(n int64, st *stamps) error // n times: receive one, send one
 	header       []byte
-	in           []byte
 	opts         ucp.Opts
 	scratch      *stamps
 	arrivedUntil *runUntil // until the awaited messages have arrived
@@ -31,7 +30,6 @@ type ucpAM struct {
 func newUCPAM(s *ucpSide) (kernel, error) {
 	k := &ucpAM{
 		ucpSide: s, header: make([]byte, s.p.amHeader(s.test)), scratch: newScratch(),
-		in: make([]byte, padded(s.p.Size()))[:s.p.Size()],
 	}
 	k.arrivedUntil = &runUntil{s.link, func() bool { return k.got >= k.want || k.bad != nil }}
 	k.fetched = k.fetchEnds

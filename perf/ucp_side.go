@@ -23,9 +23,10 @@ type ucpSide struct {
 	w   *ucp.Worker
 	ep  ucp.Endpoint
 	mem *ucp.MemHandle // written and read by the other side
-	out *ucp.MemHandle // the message, with Params.Registered
+	out *ucp.MemHandle // the message, unless Params.SendHeap
 	key *ucp.RemoteKey
 	buf []byte // the message
+	in  []byte // where a two-sided test receives
 
 	window []ucp.Request // outstanding requests
 	oldest int
@@ -180,15 +181,22 @@ func (s *ucpSide) allocate() error {
 			return fmt.Errorf("allocate %d bytes: %w", n, err)
 		}
 	}
-	if !s.p.Registered {
-		s.buf = make([]byte, n)[:s.p.Size()]
-		return nil
+	if s.buf, s.out, err = s.memory(n, mc, s.p.SendHeap && !s.p.Registered); err == nil && (s.test.Op == OpTag || s.test.Op == OpTagSync || s.test.Op == OpAM) {
+		s.in, _, err = s.memory(n, mc, s.p.RecvHeap) // the context closes the memory
 	}
-	if s.out, err = s.ctx.Allocate(n, mc); err != nil {
-		return fmt.Errorf("allocate %d bytes: %w", n, err)
+	return err
+}
+
+// memory returns n bytes, padded, for a message.
+func (s *ucpSide) memory(n int, mc ucp.MemConfig, heap bool) ([]byte, *ucp.MemHandle, error) {
+	if heap {
+		return make([]byte, n)[:s.p.Size()], nil, nil
 	}
-	s.buf = s.out.Bytes()[:s.p.Size()]
-	return nil
+	m, err := s.ctx.Allocate(n, mc)
+	if err != nil {
+		return nil, nil, fmt.Errorf("allocate %d bytes: %w", n, err)
+	}
+	return m.Bytes()[:s.p.Size()], m, nil
 }
 
 // connect exchanges addresses and keys and creates the endpoint.

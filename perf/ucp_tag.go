@@ -17,7 +17,6 @@ type ucpTag struct {
 	*ucpSide
 	echo    func(n int64, st *stamps) error // n times: receive one, send one
 	loop    func(n int) error
-	in      []byte
 	mask    ucp.Tag
 	opts    ucp.Opts
 	scratch *stamps
@@ -30,7 +29,7 @@ type ucpTag struct {
 
 func newUCPTag(s *ucpSide) kernel {
 	k := &ucpTag{
-		ucpSide: s, in: make([]byte, padded(s.p.Size()))[:s.p.Size()], mask: tagExact, scratch: newScratch(),
+		ucpSide: s, mask: tagExact, scratch: newScratch(),
 		posted: make([]ucp.RecvRequest, len(s.window)),
 	}
 	if s.p.Wildcard {

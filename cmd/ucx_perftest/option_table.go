@@ -17,10 +17,9 @@ var groups = []group{
 			"list of scatter-gather sizes for single message (8)", `for example: "-s 16,48,8k:2,14"`,
 		}, value: func(o *options) pflag.Value { return sizesValue(&o.Sizes) }},
 		{letter: "m", long: "memory", arg: "<send mem type>[,<recv mem type>]", test: true, help: []string{
-			"memory type of message for sender and receiver (host)", "    host - System memory",
-		}, value: func(*options) pflag.Value {
-			return onlyValue("host", "cuda cuda-managed cuda-async rocm rocm-managed rdma ze-host ze-device ze-managed", hostMemory, true)
-		}},
+			"memory type of message for sender and receiver (host)", "    host - System memory, allocated by goucx",
+			"    heap - System memory, of the Go heap (UCP tests)",
+		}, value: func(o *options) pflag.Value { return memoryValue(&o.SendHeap, &o.RecvHeap) }},
 		{
 			letter: "n", long: "iterations", arg: "<iters>", test: true, help: []string{"number of iterations to run, 0 without end (1000000)"},
 			value: func(o *options) pflag.Value { return int64Value(&o.Iterations) },

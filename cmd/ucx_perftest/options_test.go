@@ -47,6 +47,8 @@ func TestParse(t *testing.T) {
 		"--error-handling=failover":     func(o *options) { o.ErrorHandling = true },
 		"-P 0 -q --wait 300ms":          func(o *options) { o.quiet, o.wait = true, 300*time.Millisecond },
 		"--json --percentiles -h":       func(o *options) { o.style.JSON, o.style.Percentiles, o.help = true, true, true },
+		"-t tag_lat -m heap":            func(o *options) { o.Test, o.SendHeap, o.RecvHeap = "tag_lat", true, true },
+		"-t tag_lat -m host,heap":       func(o *options) { o.Test, o.RecvHeap = "tag_lat", true },
 		"--test=put_bw --stamp-each -f": func(o *options) { o.Test, o.StampEach, o.style.FinalOnly = "put_bw", true, true },
 	} {
 		t.Run(args, func(t *testing.T) {
@@ -88,8 +90,8 @@ func TestParseErrors(t *testing.T) {
 		"-D foo":                  "known are short bcopy zcopy contig",
 		"-M foo":                  "known are single serialized multi",
 		"--wait -1s":              "a time above 0",
-		"-m gpu":                  "known are host cuda",
-		"-m host,cuda":            `-m "host,cuda": not supported: goucx has host memory only; supported is host`,
+		"-m gpu":                  "known are host heap cuda",
+		"-m host,cuda":            `-m "host,cuda": not supported: goucx has host memory only; supported is host heap`,
 		"--error-handling=x":      "known are none peer failover",
 		"-e peer a b":             `unexpected "b" after`,
 		"-H -1":                   "want bytes, as 4096, 4k or 0x1000",

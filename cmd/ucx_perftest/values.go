@@ -98,6 +98,32 @@ func onlyValue(only, others, why string, pair bool) pflag.Value {
 	}}
 }
 
+// memoryValue is "host" or "heap", for the sender's and the receiver's memory, or for one after the other.
+func memoryValue(send, recv *bool) pflag.Value {
+	kinds := onlyValue("host heap", "cuda cuda-managed cuda-async rocm rocm-managed rdma ze-host ze-device ze-managed", hostMemory, true)
+	text := func(heap bool) string {
+		if heap {
+			return "heap"
+		}
+		return "host"
+	}
+	return value{words: []string{"host", "heap"}, get: func() string {
+		if *send == *recv {
+			return text(*send)
+		}
+		return text(*send) + "," + text(*recv)
+	}, set: func(s string) error {
+		if err := kinds.Set(s); err != nil {
+			return err
+		}
+		first, second, two := strings.Cut(s, ",")
+		if *send, *recv = first == "heap", first == "heap"; two {
+			*recv = second == "heap"
+		}
+		return nil
+	}}
+}
+
 func contains(list []string, s string) bool { return slices.Contains(list, s) }
 
 func boolValue(p *bool) pflag.Value { return parsed(p, strconv.FormatBool, strconv.ParseBool) }

@@ -54,8 +54,8 @@ func box(h Header) string {
 		{"API:", h.Test.API.Title()},
 		{"Test:", h.Test.Desc},
 		{"Data layout:", layout},
-		{"Send memory:", "host"},
-		{"Recv memory:", "host"},
+		{"Send memory:", memory(h.Params.SendHeap)},
+		{"Recv memory:", memory(h.Params.RecvHeap)},
 		{"Message size:", fmt.Sprint(h.Params.Size())},
 	} {
 		b.WriteString(boxLine(l[0], l[1]))
@@ -176,4 +176,12 @@ func thousands(s string) string {
 		b.WriteRune(d)
 	}
 	return sign + b.String()
+}
+
+// memory returns the name of a kind of memory, as -m spells it.
+func memory(heap bool) string {
+	if heap {
+		return "heap"
+	}
+	return "host"
 }
