@@ -5,6 +5,7 @@ package test
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/goucx/goucx/ucp"
 )
@@ -248,12 +249,12 @@ func (v *side) poll(r ucp.RecvRequest) error {
 	})
 }
 
-// pollInTurn leaves the peer alone for a while, for another one.
+// pollInTurn leaves the peer alone for another one, for longer than a connection takes to be idle.
 func (v *side) pollInTurn(r ucp.RecvRequest) error {
 	err := v.poll(r)
 	if err == nil {
 		check(pingPong(context.Background(), v.w, v.bystands, 3))
-		for range 20_000 {
+		for idle := time.Now().Add(60 * time.Millisecond); time.Now().Before(idle); {
 			v.w.Progress()
 		}
 	}

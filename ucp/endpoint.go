@@ -329,9 +329,10 @@ func (e Endpoint) Protocols(k *RemoteKey) (ranges []ProtocolRange) {
 	eager, short, bcopy := l.maxEager, uint64(l.ifaceMaxShort), uint64(l.maxBcopy)
 	if w.ctx.features&FeatureTag != 0 {
 		begin("tag_send", i)
-		upTo(min(short, eager), "egr/short")
-		upTo(min(bcopy, eager), "egr/bcopy")
-		upTo(eager, "egr/multi")
+		heap := l.maxHeapEager
+		upTo(min(short, heap), "egr/short")
+		upTo(min(bcopy, heap), "egr/bcopy")
+		upTo(heap, "egr/multi")
 		upTo(math.MaxUint64, "rndv")
 		begin("tag_send_sync", i)
 		upTo(min(max(min(short, uint64(len(w.scratch))), wire.SyncHeaderLen)-wire.SyncHeaderLen, eager), "egr/short")

@@ -21,9 +21,48 @@ func skipUnderRace(t *testing.T) {
 	}
 }
 
+// Nor does a rendezvous, from and to memory of any kind.
+func TestGateRendezvousAllocations(t *testing.T) {
+	skipUnderRace(t)
+	ctx := context.Background()
+	c, err := ucp.Open(ucp.Config{Providers: provider("shm")})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.Close()) }()
+	a, err := c.NewWorker(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	b, err := c.NewWorker(ucp.WorkerConfig{})
+	require.NoError(t, err)
+	ep, err := a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+	require.NoError(t, err)
+	const room = 256 << 10
+	m, err := c.Allocate(2*room, ucp.MemConfig{})
+	require.NoError(t, err)
+	memory := map[string][2][]byte{"heap": {make([]byte, room), make([]byte, room)}, "allocated": {m.Bytes()[:room], m.Bytes()[room:]}}
+	for name, buf := range memory {
+		for _, size := range []int{7 << 10, 64 << 10, room} {
+			f := func() {
+				r := b.TagRecv(buf[1][:size], 1, exact)
+				s := ep.TagSend(buf[0][:size], 1)
+				for !r.Done() || !s.Done() {
+					a.Progress()
+					b.Progress()
+				}
+				_, err := r.Wait(ctx)
+				require.NoError(t, err)
+				require.NoError(t, s.Wait(ctx))
+			}
+			for range 20 {
+				f()
+			}
+			assert.Zero(t, testing.AllocsPerRun(100, f), "%s, %d bytes", name, size)
+		}
+	}
+}
+
 // No operation of a steady flow allocates, whatever its size, expected or not.
 func TestGateAllocations(t *testing.T) {
 	skipUnderRace(t)
+	t.Setenv("UCX_RNDV_THRESH", "64k")
 	ctx := context.Background()
 	for _, tr := range []string{"self", "shm"} {
 		a, b, ep := newPair(t, tr, ucp.ThreadSingle)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
@@ -24,6 +25,8 @@ type lane struct {
 	maxBcopy      int    // longest message of one ReserveAM
 	ifaceMaxShort int    // longest AMShort message of the iface
 	maxEager      uint64 // longest message that is sent eagerly without flags
+	maxHeapEager  uint64 // the same of a tag message, at most maxEager: a longer one arrives sooner if it is fetched
+	maxAllocEager uint64 // the same of one in memory of Context.Allocate, at most maxHeapEager
 	zcopy         zcopy  // limits of active messages without a copy
 	iface         uint32 // index in Worker.ifaces
 	next          uint32 // next lane of the same peer, by iface, or of the free list; 0: the last
@@ -135,10 +138,10 @@ func (w *thread) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 
 // rndvThresh are the lengths in bytes of the longest messages that are sent eagerly: to peers on
 // this host, and to others.
-type rndvThresh struct{ intra, inter uint64 }
+type rndvThresh struct{ intra, inter config.Optional[config.Bytes] }
 
 // of returns the length for a peer on that host.
-func (r rndvThresh) of(host [16]byte) uint64 {
+func (r rndvThresh) of(host [16]byte) config.Optional[config.Bytes] {
 	if host == platform.HostID() {
 		return r.intra
 	}
@@ -146,12 +149,20 @@ func (r rndvThresh) of(host [16]byte) uint64 {
 }
 
 // setIface makes l a lane of an iface, to a peer's iface of this domain.
-func (l *lane) setIface(wi *workerIface, domain uint8, rndvThresh uint64) {
+func (l *lane) setIface(wi *workerIface, domain uint8, thresh config.Optional[config.Bytes]) {
 	a := wi.iface.Attr()
+	rndvThresh := uint64(thresh.Or(autoRndvThresh))
+	l.maxHeapEager, l.maxAllocEager = rndvThresh, rndvThresh
+	if thresh.Auto && a.FetchHeap > 0 {
+		l.maxHeapEager = uint64(a.FetchHeap) - 1
+	}
+	if thresh.Auto && a.FetchAllocated > 0 {
+		l.maxAllocEager = min(l.maxHeapEager, uint64(a.FetchAllocated)-1)
+	}
 	l.iface, l.domain = uint32(wi.index), domain
 	l.ifaceMaxShort, l.maxBcopy, l.zcopy = a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
 	fast := int(min(uint64(a.AM.Short), rndvThresh))
-	l.maxEager, l.tagFast, l.amFast = rndvThresh, fast, fast
+	l.maxEager, l.tagFast, l.amFast = rndvThresh, min(fast, int(l.maxAllocEager)), fast
 	if wi.t.ctx.features&FeatureTag == 0 {
 		l.tagFast = -1
 	}

@@ -31,7 +31,7 @@ import (
 // withdraws the exposure, and the fetch fails.
 
 // fetchMin is the shortest message that is fetched; a shorter one arrives sooner by messages.
-const fetchMin = 4 << 10
+const fetchMin = 1 << 10
 
 // readMin is the shortest message that is read; a shorter one arrives sooner by messages.
 const readMin = 16 << 10
@@ -86,6 +86,14 @@ func (wi *workerIface) register(buf []byte, need uct.MemFlags) (opMem, error) {
 // findRegion returns the region of a domain that covers buf and grants need, nil
 // if there is none.
 func (x *Context) findRegion(buf []byte, domain int, need uct.MemFlags) uct.Mem {
+	if m := x.findMemory(buf, need); m != nil {
+		return m.regionIn(domain)
+	}
+	return nil
+}
+
+// findMemory returns memory that covers buf and grants need, nil if there is none.
+func (x *Context) findMemory(buf []byte, need uct.MemFlags) *MemHandle {
 	all := x.memory.Load()
 	if all == nil || len(buf) == 0 {
 		return nil
@@ -96,14 +104,12 @@ func (x *Context) findRegion(buf []byte, domain int, need uct.MemFlags) uct.Mem 
 		if off := at - m.base; m.access&need != need || off > uint64(len(m.buf)) || uint64(len(buf)) > uint64(len(m.buf))-off {
 			continue
 		}
-		if r := m.regionIn(domain); r != nil {
-			return r
-		}
+		return m
 	}
 	return nil
 }
 
-// overlapping is the number of handles that findRegion looks at: handles may overlap.
+// overlapping is the number of handles that findMemory looks at: handles may overlap.
 const overlapping = 8
 
 // regionIn returns the memory as registered with a domain. It returns nil if the domain did not
@@ -172,6 +178,20 @@ func (w *thread) offer(i uint32, l *lane) {
 	if ep.Expose(w.slab.ID(i), buf, m) == ucs.OK {
 		w.slab.attachMem(i, opMem{Mem: m, exposer: ep})
 	}
+}
+
+// fetchesSooner reports whether the receiver fetches the tag message in slot i, which is longer than lane.maxAllocEager,
+// sooner than it would arrive by messages.
+func (w *thread) fetchesSooner(i uint32, l *lane) bool {
+	s := request.As[sendOp](&w.slab.Slots[i])
+	if s.wants&sendEager != 0 || s.Op != request.TagSend {
+		return false
+	}
+	if s.length > l.maxHeapEager {
+		return true
+	}
+	m := w.ctx.findMemory(w.slab.Bufs[i], uct.MemRemotePut|uct.MemRemoteGet)
+	return m != nil && m.allocated && m.regionIn(w.locals[l.iface].Domain) != nil
 }
 
 // exposer returns the transport that exposes the message in slot i under the slot's id, nil if none does.

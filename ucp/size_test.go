@@ -40,6 +40,6 @@ func TestRndvThreshByNode(t *testing.T) {
 		}
 	}
 	assert.Positive(t, n)
-	assert.EqualValues(t, 1024, p.a.t.rndvThresh.of(platform.HostID()))
-	assert.EqualValues(t, 2048, p.a.t.rndvThresh.of([16]byte{1}))
+	assert.EqualValues(t, 1024, p.a.t.rndvThresh.of(platform.HostID()).Or(0))
+	assert.EqualValues(t, 2048, p.a.t.rndvThresh.of([16]byte{1}).Or(0))
 }

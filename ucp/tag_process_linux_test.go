@@ -83,7 +83,7 @@ func TestReceiverDies(t *testing.T) {
 	failed := 0
 	e, err := w.NewEndpoint(l.address, ucp.EndpointConfig{OnFailure: func(ucp.Endpoint, error) { failed++ }})
 	require.NoError(t, err)
-	require.NoError(t, e.TagSend(make([]byte, 60_000), 1).Wait(ctx)) // waits for room, so it was accepted
+	require.NoError(t, e.TagSendWith(make([]byte, 60_000), 1, ucp.Opts{Flags: ucp.ForceEager}).Wait(ctx)) // waits for room, so it was accepted
 	require.NoError(t, l.cmd.Process.Signal(syscall.SIGSTOP))
 	stopped := func() bool {
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", l.cmd.Process.Pid))

@@ -116,7 +116,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		everyPasses: uint32(rowSlowPasses.Get(x.settings)), every: ucs.Time(rowSlowInterval.Get(x.settings)), all: !rowIdleSkip.Get(x.settings),
 	}
 	thresh := rowRndvThresh.Get(x.settings)
-	w.t.rndvThresh = rndvThresh{uint64(thresh.Intra.Or(autoRndvThresh)), uint64(thresh.Inter.Or(autoRndvThresh))}
+	w.t.rndvThresh = rndvThresh{thresh.Intra, thresh.Inter}
 	w.t.zcopyFrom = autoZcopyFrom
 	if z := rowZcopyThresh.Get(x.settings); !z.Auto {
 		n := uint64(z.Or(0))

@@ -133,6 +133,9 @@ type IfaceAttr struct {
 	AccessErrorFatal bool
 	// Estimate is what lane selection compares.
 	Estimate Estimate
+	// FetchHeap and FetchAllocated are the lengths in bytes from which a message takes less time if the peer fetches it
+	// (Exposer): from memory of the program, and from memory of Domain.Allocate. 0: it never does.
+	FetchHeap, FetchAllocated int
 }
 
 // DomainAttr describes the capabilities of a memory domain.

@@ -2,6 +2,7 @@ package shm
 
 import (
 	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +17,17 @@ import (
 )
 
 var _ uct.Fetcher = (*iface)(nil)
+
+// A message is fetched from these lengths on. On the machine of docs/perf a fetch took 0.7 us from allocated memory and
+// 1.5 us from the heap at 4 KB, and a message through the ring 0.55 us at 2 KB, 1.3 us at 4 KB, 1.8 us at 8 KB.
+const (
+	fetchAllocated = 3<<10 + 1
+	fetchHeap      = 6<<10 + 1
+)
+
+// copyError is the reason why the system permits no copies between processes. Whether it permits them for a peer is
+// known after the first one.
+var copyError = sync.OnceValue(platform.TryCopy)
 
 // fetch is a message that is being copied from the peer's memory.
 type fetch struct {

@@ -175,6 +175,12 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 		// UCX's estimates for its mm transports.
 		Estimate: uct.Estimate{Dedicated: 15360 << 20, LatencyNS: 80, OverheadNS: 10},
 	}
+	if f.features&featureCopies != 0 {
+		f.attr.FetchAllocated = fetchAllocated
+		if copyError() == nil {
+			f.attr.FetchHeap = fetchHeap
+		}
+	}
 	f.deviceAddr = appendDeviceAddress(nil, f.dir)
 	_, _ = rand.Read(f.name[:]) // never fails
 	if err = f.open(); err != nil {

@@ -24,3 +24,6 @@ func probe() []Feature {
 func TryFDPassing() error { return fmt.Errorf("not used on %s: %w", runtime.GOOS, ucs.ErrUnsupported) }
 
 func inode(string) uint64 { return 0 }
+
+// TryCopy returns ErrUnsupported.
+func TryCopy() error { return fmt.Errorf("not used on %s: %w", runtime.GOOS, ucs.ErrUnsupported) }
