@@ -8,6 +8,7 @@ import (
 
 	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/transports/internal/conn"
+	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
@@ -185,7 +186,16 @@ func (e *ep) help() int {
 	}
 	src := buf[off:min(off+pieceSize, end)]
 	dst, st := e.peerMemory(c.dstRegion, addr+off, uint64(len(src)))
-	if st != ucs.OK || dst == nil && (guard == 0 || !e.mayWrite(guard)) || !c.change(s, s+1) {
+	if st != ucs.OK || dst == nil && guard == 0 {
+		return 0
+	}
+	if dst == nil && !x.writes { // a piece that is claimed must be copied
+		if _, err := shmem.ProcessWrite(e.pid, []byte{0}, uintptr(guard)); e.pid == 0 || err != nil {
+			return 0
+		}
+		x.writes = true
+	}
+	if !c.change(s, s+1) {
 		return 0
 	}
 	fault.At(fault.Help)
@@ -198,23 +208,12 @@ func (e *ep) help() int {
 	return 1
 }
 
-// mayWrite reports whether this side may write to the peer's memory. It writes to the guard page to find out.
-func (e *ep) mayWrite(guard uint64) bool {
-	if !e.copies.writes {
-		if e.pid == 0 {
-			return false
-		}
-		if _, err := shmem.ProcessWrite(e.pid, []byte{0}, uintptr(guard)); err != nil {
-			return false
-		}
-		e.copies.writes = true
-	}
-	return true
-}
-
-// releaseCopies frees the tables. The peer's copies have ended.
+// releaseCopies frees the tables. The peer copies no more to the buffers of fetches that are still in progress.
 func (e *ep) releaseCopies() (err error) {
 	x := &e.copies
+	for i := range x.fetches {
+		x.fetches[i].end(e)
+	}
 	if x.exposed > 0 {
 		e.f.exposing = without(e.f.exposing, e)
 	}
@@ -228,7 +227,9 @@ func (e *ep) releaseCopies() (err error) {
 	if x.keys != nil {
 		err = x.keys.Close()
 	}
-	err = errors.Join(err, x.dropGuard())
+	if x.guard != nil {
+		err = errors.Join(err, mapped.Unmap(x.guard))
+	}
 	for _, t := range []*copyTable{&x.own, &x.peer} {
 		if t.seg != nil {
 			err = errors.Join(err, t.seg.Close())

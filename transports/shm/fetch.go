@@ -215,8 +215,11 @@ func (x *fetch) begin(e *ep) uct.Status {
 	} else if b == nil && (e.copies.state != copiesAllowed || e.pid == 0) {
 		return ucs.Unsupported
 	}
-	if !e.peerAlive() {
-		return ucs.Canceled
+	if now := ucs.Now(); e.pidfd >= 0 && now.Sub(e.copies.checkedAt) >= aliveFor {
+		if hungUp(e.pidfd) {
+			return ucs.Canceled
+		}
+		e.copies.checkedAt = now
 	}
 	c.dstRegion = e.share(x.mem)
 	x.done, x.guard = c.done.Load(), e.copies.guardAddress()
@@ -309,16 +312,6 @@ func (e *ep) breakGuard() {
 	}
 }
 
-// dropGuard unmaps the guard page.
-func (x *copies) dropGuard() error {
-	if x.guard == nil {
-		return nil
-	}
-	b := x.guard
-	x.guard = nil
-	return mapped.Unmap(b)
-}
-
 // readPeer copies from address addr of the peer's process, in region ref.
 func (e *ep) readPeer(p []byte, addr uint64, ref regionRef) uct.Status {
 	b, st := e.peerMemory(ref, addr, uint64(len(p)))
@@ -345,16 +338,3 @@ func (e *ep) readPeer(p []byte, addr uint64, ref regionRef) uct.Status {
 // aliveFor is how long the peer's process is taken to be alive after a check. Within this time the
 // kernel does not give its process id to another process.
 const aliveFor = time.Millisecond
-
-// peerAlive reports whether the peer's process still runs, so that its process id is not reused yet.
-func (e *ep) peerAlive() bool {
-	now := ucs.Now()
-	if e.pidfd < 0 || now.Sub(e.copies.checkedAt) < aliveFor {
-		return true
-	}
-	if hungUp(e.pidfd) {
-		return false
-	}
-	e.copies.checkedAt = now
-	return true
-}

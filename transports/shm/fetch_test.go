@@ -163,6 +163,20 @@ func TestFetchCancel(t *testing.T) {
 	require.Empty(t, x.ended)
 }
 
+// TestFetchWorkerCloses: nobody copies to the buffer of a fetch after its worker was closed.
+func TestFetchWorkerCloses(t *testing.T) {
+	x := newFetcher(t)
+	src, dst := text(8*pieceSize), make([]byte, 8*pieceSize)
+	require.Equal(t, ucs.OK, x.ab.Expose(id(1), src, nil))
+	require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(1), uint64(len(src)), dst, nil, 1))
+	until(t, func() bool { return x.ba.copies.fetches[0].entry != nil }, x.b)
+	require.Equal(t, 1, x.a.help())
+	require.NoError(t, x.b.Close())
+	before := bytes.Clone(dst)
+	require.Zero(t, x.a.help())
+	require.Equal(t, before, dst)
+}
+
 // TestFetchGone: memory that its owner has unmapped, or never had.
 func TestFetchGone(t *testing.T) {
 	x := newFetcher(t)
