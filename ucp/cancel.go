@@ -17,7 +17,7 @@ import (
 // send whose buffer is in use completes when that ends.
 func (w *thread) cancelSend(i uint32) {
 	s := &w.slab.Slots[i]
-	if s.Parts > 0 || exposes(s) || !w.withdraw(i) {
+	if s.Parts > 0 || exposes(s) || !w.slab.withdraw(i) {
 		return
 	}
 	lane := s.Lane

@@ -164,7 +164,7 @@ func (b *slab) detachMem(i uint32) {
 }
 
 // offer exposes the message in slot i, whose RTS is about to be sent, if the transport can do that.
-func (w *thread) offer(i uint32, l *lane) {
+func (l *lane) offer(w *thread, i uint32) {
 	s := request.As[sendOp](&w.slab.Slots[i])
 	if w.ifaces[l.iface].fetcher == nil || s.length < fetchMin || s.Op == request.TagSendV || w.slab.exposer(i) != nil {
 		return
@@ -182,7 +182,7 @@ func (w *thread) offer(i uint32, l *lane) {
 
 // fetchesSooner reports whether the receiver fetches the tag message in slot i, which is longer than lane.maxAllocEager,
 // sooner than it would arrive by messages.
-func (w *thread) fetchesSooner(i uint32, l *lane) bool {
+func (l *lane) fetchesSooner(w *thread, i uint32) bool {
 	s := request.As[sendOp](&w.slab.Slots[i])
 	if s.wants&sendEager != 0 || s.Op != request.TagSend {
 		return false
@@ -204,15 +204,15 @@ func (b *slab) exposer(i uint32) uct.Exposer {
 
 // withdraw ends the exposure of the message in slot i, if there is one. It returns false if the receiver
 // has fetched the message: its ReadDone is going to arrive.
-func (w *thread) withdraw(i uint32) bool {
-	ep := w.slab.exposer(i)
+func (b *slab) withdraw(i uint32) bool {
+	ep := b.exposer(i)
 	if ep == nil {
 		return true
 	}
-	if ep.Withdraw(w.slab.ID(i)) == ucs.Busy {
+	if ep.Withdraw(b.ID(i)) == ucs.Busy {
 		return false
 	}
-	w.slab.opMems[i].exposer = nil
+	b.opMems[i].exposer = nil
 	return true
 }
 

@@ -43,7 +43,7 @@ func (w *thread) sendRTS(i uint32, l *lane) ucs.Status {
 	if fault.Enabled {
 		fault.At(fault.RTS)
 	}
-	w.offer(i, l)
+	l.offer(w, i)
 	s := request.As[sendOp](&w.slab.Slots[i])
 	id, hdr, header := wire.RTS, s.hdr, []byte(nil)
 	if s.Op == request.AMSend {
@@ -128,7 +128,7 @@ func (wi *workerIface) handleRTR(rx *rxConn, id uint64, data []byte, read bool) 
 		w.returnCredit(lane)
 		return
 	}
-	w.withdraw(i) // the receiver does not fetch it
+	w.slab.withdraw(i) // the receiver does not fetch it
 	m.phase = phaseData
 	m.hdr, m.length, m.off = recvID, wanted, 0
 	if exposed {

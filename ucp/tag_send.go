@@ -146,7 +146,7 @@ func (w *thread) resumeTagSend(i uint32) ucs.Status {
 	case s.phase == phaseData:
 		return w.sendData(i, l)
 	case s.off > 0: // a fragment was sent
-	case l.usesRndv(s) || s.length > l.maxAllocEager && w.fetchesSooner(i, l):
+	case l.usesRndv(s) || s.length > l.maxAllocEager && l.fetchesSooner(w, i):
 		return w.sendRTS(i, l)
 	case s.wants&sendSync != 0:
 		return w.sendSync(i, l)
