@@ -219,7 +219,7 @@ func (v *side) talk(begin bool, wait func(*side, ucp.RecvRequest) error) error {
 		fill(out, 1, k)
 		r := v.w.TagRecv(buf, tagPing, allBits).Tie(v.e)
 		if begin {
-			if err := v.e.TagSendInline(out, tagPing).Wait(v.ctx); err != nil {
+			if err := v.wait(v.e.TagSendInline(out, tagPing).Wait); err != nil {
 				r.Drop()
 				return err
 			}
@@ -233,7 +233,7 @@ func (v *side) talk(begin bool, wait func(*side, ucp.RecvRequest) error) error {
 			check(&orderError{got, k})
 		}
 		if !begin {
-			if err := v.e.TagSendInline(out, tagPing).Wait(v.ctx); err != nil {
+			if err := v.wait(v.e.TagSendInline(out, tagPing).Wait); err != nil {
 				return err
 			}
 		}
