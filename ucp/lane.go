@@ -28,6 +28,8 @@ type lane struct {
 	maxHeapEager  uint64 // the same of a tag message, at most maxEager: a longer one arrives sooner if it is fetched
 	maxAllocEager uint64 // the same of one in memory of Context.Allocate, at most maxHeapEager
 	zcopy         zcopy  // limits of active messages without a copy
+	first         uint32 // first lane of the same peer; 0: the lane is not in laneIndex
+	numPeerLanes  uint32 // number of lanes of the same peer; 0: the lane is not in laneIndex
 	iface         uint32 // index in Worker.ifaces
 	next          uint32 // next lane of the same peer, by iface, or of the free list; 0: the last
 	peer          wireup.PeerID
@@ -47,6 +49,12 @@ type lane struct {
 	unacked     request.Chain // sends that the peer has to acknowledge, and flushes behind them
 
 	failedRoutes []failedRoute // routes that failed before this one; see lane_failover.go
+}
+
+// quiet reports whether nothing is outstanding on the lane but what its transport's Flush and Fence
+// cover. Both then complete without a slot, if the transport completes them at once.
+func (l *lane) quiet() bool {
+	return l.state == laneOpen && l.slow&slowStalled == 0 && l.pending == 0 && l.unacked.Head == 0 && l.emul == nil
 }
 
 // laneIndex has the first lane of each peer that has one. The others follow by lane.next,
@@ -75,6 +83,18 @@ func (x laneIndex) insert(lanes []lane, i uint32) {
 	} else {
 		x[l.peer] = i
 	}
+	x.renumber(lanes, l.peer)
+}
+
+// renumber updates first and numPeerLanes of the lanes to peer.
+func (x laneIndex) renumber(lanes []lane, peer wireup.PeerID) {
+	first, n := x[peer], uint32(0)
+	for i := first; i != 0; i = lanes[i].next {
+		n++
+	}
+	for i := first; i != 0; i = lanes[i].next {
+		lanes[i].first, lanes[i].numPeerLanes = first, n
+	}
 }
 
 // remove removes lane i from the list of its peer's lanes, if it is there. The next
@@ -95,7 +115,8 @@ func (x laneIndex) remove(lanes []lane, i uint32) {
 	default:
 		delete(x, l.peer)
 	}
-	l.next = 0
+	l.first, l.numPeerLanes, l.next = 0, 0, 0
+	x.renumber(lanes, l.peer)
 }
 
 // openLane returns the lane to candidate c of the peer's address, which view describes, and
