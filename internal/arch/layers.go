@@ -258,6 +258,12 @@ var Layers = []Layer{
 		"the instruction counter wires up what it counts, as a command does",
 	},
 	{
+		"internal/benchucx",
+		[]string{"ucs", "ucs/cpu"},
+		[]string{testify},
+		"the comparison knows tools, and the cores that they run on",
+	},
+	{
 		"internal/shape",
 		[]string{"internal/arch"},
 		[]string{testify},

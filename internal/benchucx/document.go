@@ -73,10 +73,12 @@ func (d document) markdown() string {
 	fmt.Fprintf(&b, "Unless noted otherwise, two processes on cores %d (client) and %d (server). Medians of %d pairs of runs of %v, one of each tool in turn; "+
 		"the ratio is the median of the pairs' ratios, with its %s. "+
 		"A must holds if the ratio meets it and the worse end of the interval is within %.0f %% of it. "+
+		"Before and after each run a hop between the two cores is measured: the cores are near below %.0f ns, else far. "+
+		"Pairs are judged in which both runs had the same distance; where there are fewer than %d of them, all are. "+
 		"UCX's tool reads the clock for each message; that of goucx does so with `%s`.\n\n",
-		d.plan.client, d.plan.server, d.plan.pairs, d.plan.length, d.intervalName(), slack*100, stampEach)
+		d.plan.client, d.plan.server, d.plan.pairs, d.plan.length, d.intervalName(), slack*100, nearLimit, leastComparable, stampEach)
 	lines := [][]string{
-		{"test", "size", "goucx", "UCX", "", "ratio", "interval", "must", "aim", ""},
+		{"test", "size", "goucx", "UCX", "", "ratio", "interval", "must", "aim", "", "pairs"},
 		slices.Repeat([]string{"---"}, columns),
 	}
 	for _, r := range d.results {
@@ -97,7 +99,7 @@ func (d document) intervalName() string {
 }
 
 // columns is the number of columns of the table.
-const columns = 10
+const columns = 11
 
 // writeTable writes lines of cells with aligned columns, for reading in a terminal.
 func writeTable(b *strings.Builder, lines [][]string) {
@@ -122,13 +124,15 @@ func (r *result) cells() []string {
 		name += " `" + more + "`"
 	}
 	must, aim := r.bound(r.variant.must), r.bound(r.variant.aim)
-	if len(r.ours) == 0 {
-		return []string{name, sizeText(r.row.size), "", "", "", "", "", must, aim, "**not measured**"}
+	if len(r.pairs) == 0 {
+		return []string{name, sizeText(r.row.size), "", "", "", "", "", must, aim, "**not measured**", ""}
 	}
+	ours := r.figures(func(p pair) float64 { return p.ours.figure })
+	ucx := r.figures(func(p pair) float64 { return p.ucx.figure })
 	mid, i := median(r.ratios()), medianInterval(r.ratios())
 	return []string{
-		name, sizeText(r.row.size), r.figure(median(r.ours)), r.figure(median(r.ucx)), r.unit(),
-		fmt.Sprintf("%.3f", mid), fmt.Sprintf("%.3f-%.3f", i.lo, i.hi), must, aim, r.state(mid, i),
+		name, sizeText(r.row.size), r.figure(median(ours)), r.figure(median(ucx)), r.unit(),
+		fmt.Sprintf("%.3f", mid), fmt.Sprintf("%.3f-%.3f", i.lo, i.hi), must, aim, r.state(mid, i), distances(r.pairs),
 	}
 }
 
@@ -136,7 +140,7 @@ func (r *result) cells() []string {
 func (r *result) state(mid float64, i interval) string {
 	switch {
 	case r.err != nil:
-		return fmt.Sprintf("**ended after %d pairs**", len(r.ours))
+		return fmt.Sprintf("**ended after %d pairs**", len(r.pairs))
 	case r.variant.must == 0:
 		return ""
 	case !r.variant.holds(r.row.metric, mid, i):
@@ -220,11 +224,13 @@ func (d document) lines(t tool) string {
 // csv returns every pair.
 func (d document) csv() []byte {
 	var b bytes.Buffer
-	b.WriteString("test,against,size,option,pair,unit,goucx,ucx,ratio\n")
+	b.WriteString("test,against,size,option,pair,unit,goucx,ucx,ratio,goucx_hop_before_ns,goucx_hop_after_ns,ucx_hop_before_ns,ucx_hop_after_ns\n")
 	for _, r := range d.results {
 		unit := [...]string{latency: "us", rate: "messages/s"}[r.row.metric]
-		for i := range r.ours {
-			fmt.Fprintf(&b, "%s,%s,%d,%s,%d,%s,%g,%g,%.4f\n", r.row.test, r.row.against, r.row.size, strings.TrimSpace(r.row.both+" "+r.variant.name()), i+1, unit, r.ours[i], r.ucx[i], r.ours[i]/r.ucx[i])
+		option := strings.TrimSpace(r.row.both + " " + r.variant.name())
+		for i, p := range r.pairs {
+			fmt.Fprintf(&b, "%s,%s,%d,%s,%d,%s,%g,%g,%.4f,%.0f,%.0f,%.0f,%.0f\n", r.row.test, r.row.against, r.row.size, option, i+1, unit,
+				p.ours.figure, p.ucx.figure, p.ratio(), p.ours.before, p.ours.after, p.ucx.before, p.ucx.after)
 		}
 	}
 	return b.Bytes()

@@ -111,7 +111,16 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	if machine.load > busy {
 		fmt.Fprintf(stderr, "this machine is busy (load %g): the figures will be noisy\n", machine.load)
 	}
-	s := session{plan: p, log: stderr, measure: p.measure}
+	if _, err := measureHop(p.client, p.server); err != nil {
+		return fmt.Errorf("measure a hop between the cores: %w", err)
+	}
+	s := session{plan: p, log: stderr, measure: p.measure, hop: func() float64 {
+		hop, err := measureHop(p.client, p.server)
+		if err != nil {
+			fmt.Fprintln(stderr, "measure a hop between the cores:", err)
+		}
+		return hop
+	}}
 	results := s.all(ctx, rows)
 	doc := document{machine: machine, plan: p, results: results}
 	if _, err := io.WriteString(stdout, doc.markdown()); err != nil {

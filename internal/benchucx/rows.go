@@ -79,31 +79,35 @@ var allRows = slices.Concat(hostRows, netRows)
 
 // hostRows are the rows within a host, including those of the software RNIC.
 var hostRows = []row{
-	{test: "tag_lat", size: 8, metric: latency, variants: []variant{{must: 0.65, aim: 0.52}}},
+	{test: "tag_lat", size: 8, metric: latency, variants: []variant{{must: 0.48, aim: 0.36}}},
 	{
-		test: "am_lat", size: 8, metric: latency, variants: []variant{{must: 0.65, aim: 0.52}},
+		test: "am_lat", size: 8, metric: latency, variants: []variant{{must: 0.48, aim: 0.36}},
 		ours: []string{"-x", "shm", "-d", "memory", "-D", "short"},
 		ucx:  []string{"-x", "posix", "-d", "memory", "-D", "short"},
 	},
-	{test: "tag_lat", size: 1024, metric: latency, variants: []variant{{must: 0.8, aim: 0.58}}},
-	{test: "ucp_put_lat", size: 8, metric: latency, variants: []variant{{must: 1.1, aim: 0.92}}},
+	{test: "tag_lat", size: 1 << 10, metric: latency, variants: []variant{{must: 0.6, aim: 0.5}, heap}},
+	{test: "tag_lat", size: 8 << 10, metric: latency, variants: []variant{{must: 0.75, aim: 0.5}, heap}},
+	{test: "tag_lat", size: 64 << 10, metric: latency, variants: []variant{{must: 0.6, aim: 0.45}, heap.bounds(0.85, 0.7)}},
+	{test: "tag_lat", size: 1 << 20, metric: latency, variants: []variant{{must: 0.6, aim: 0.45}, heap.bounds(0.65, 0.5)}},
+	{test: "tag_lat", size: 4 << 20, metric: latency, variants: []variant{{must: 0.6, aim: 0.45}, heap.bounds(0.65, 0.5)}},
+	{test: "ucp_put_lat", size: 8, metric: latency, variants: []variant{{must: 1, aim: 0.9}, heap}},
 	{test: "tag_bw", size: 8, metric: rate, variants: []variant{{must: 3, aim: 5}}},
-	{test: "tag_bw", size: 1024, metric: rate, variants: []variant{{must: 1, aim: 1.4}}},
+	{test: "tag_bw", size: 1 << 10, metric: rate, variants: []variant{{must: 1.3, aim: 2}, heap}},
+	{test: "tag_bw", size: 4 << 10, metric: rate, variants: []variant{{must: 1.4, aim: 2}, heap}},
+	{test: "tag_bw", size: 64 << 10, metric: rate, variants: []variant{{must: 1.3, aim: 2}, heap}},
+	{test: "tag_bw", size: 1 << 20, metric: rate, variants: []variant{{must: 1.4, aim: 2}, heap}},
 	{test: "ucp_put_bw", size: 8, metric: rate, variants: oneSided},
+	{test: "ucp_put_bw", size: 64 << 10, metric: rate, variants: []variant{{must: 1, aim: 1.2}, heap}},
+	{test: "ucp_put_bw", size: 1 << 20, metric: rate, variants: []variant{{must: 1, aim: 1.2}, heap}},
 	{test: "ucp_get", size: 8, metric: rate, variants: oneSided},
 	{test: "ucp_fadd", size: 8, metric: rate, variants: oneSided},
 	{test: "tag_sync_lat", size: 8, metric: latency, variants: []variant{{must: 0.8, aim: 0.6}}},
 	{test: "ucp_am_lat", size: 8, metric: latency, variants: []variant{{must: 0.65, aim: 0.52}}},
-	{test: "ucp_am_lat", size: 1024, metric: latency, variants: []variant{{must: 0.9, aim: 0.75}}},
+	{test: "ucp_am_lat", size: 1 << 10, metric: latency, variants: []variant{{must: 0.9, aim: 0.75}, heap}},
 	{test: "ucp_am_bw", size: 8, metric: rate, variants: []variant{{must: 2.5, aim: 4}}},
-	{test: "tag_bw", size: 8, metric: rate, both: "-M multi", variants: []variant{{must: 2, aim: 3.5}}},
+	{test: "tag_lat", size: 8, metric: latency, both: "-M multi", variants: []variant{{must: 0.6, aim: 0.4}}},
+	{test: "tag_bw", size: 8, metric: rate, both: "-M multi", variants: []variant{{must: 2.5, aim: 4}}},
 	{test: "tag_lat", size: 8, metric: latency, both: "-E sleep", variants: []variant{{env: "UCX_SPIN_TIME=0", must: 1.1, aim: 0.95}, {}}},
-	{test: "tag_lat", size: 64 << 10, metric: latency, variants: printed},
-	{test: "tag_lat", size: 1 << 20, metric: latency, variants: printed},
-	{test: "tag_bw", size: 64 << 10, metric: rate, variants: printed},
-	{test: "tag_bw", size: 1 << 20, metric: rate, variants: printed},
-	{test: "ucp_put_bw", size: 64 << 10, metric: rate, variants: printed},
-	{test: "ucp_put_bw", size: 1 << 20, metric: rate, variants: printed},
 
 	// The software RNIC, whose tests UCX does not have.
 	{
@@ -155,7 +159,16 @@ var transports = [numMediums]string{loopbackRC: "rc", loopbackUD: "ud"}
 var (
 	oneSided = []variant{{must: 3, aim: 4.5}, {option: stampEach, must: 1.1, aim: 1.4}}
 	printed  = []variant{{}}
+	// heap has goucx's buffers in the heap of Go, where the other rows have them in memory that the
+	// context allocated, as UCX's tool has.
+	heap = variant{option: "-m heap"}
 )
+
+// bounds returns the variant with a must and an aim.
+func (v variant) bounds(must, aim float64) variant {
+	v.must, v.aim = must, aim
+	return v
+}
 
 // name returns the row's name in the table, without its size.
 func (r row) name() string { return r.words() }

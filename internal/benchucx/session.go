@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -13,25 +14,28 @@ type session struct {
 	plan    plan
 	log     io.Writer
 	measure func(context.Context, tool, []string) (figures, error)
+	hop     func() float64 // between the cores, in ns; nil: not measured
 }
 
 // result is one row and variant with its pairs.
 type result struct {
 	row     row
 	variant variant
-	ours    []float64
-	ucx     []float64 // of the same round
-	err     error     // the reason why there are no more pairs
+	pairs   []pair // a pair per round
+	err     error  // the reason why there are no more pairs
 }
 
-// ratios returns the ratios of the pairs.
-func (r *result) ratios() []float64 {
-	out := make([]float64, len(r.ours))
-	for i := range out {
-		out[i] = r.ours[i] / r.ucx[i]
+// figures returns a figure of each pair that the row is judged by.
+func (r *result) figures(of func(pair) float64) []float64 {
+	var out []float64
+	for _, p := range comparable(r.pairs) {
+		out = append(out, of(p))
 	}
 	return out
 }
+
+// ratios returns the ratios of the pairs that the row is judged by.
+func (r *result) ratios() []float64 { return r.figures(pair.ratio) }
 
 // work is the state of a row during the session.
 type work struct {
@@ -43,7 +47,8 @@ type work struct {
 }
 
 // all measures every row. It first determines the iterations that fill a run. It then measures
-// round by round, so that a disturbance of some seconds affects few pairs of each row.
+// round by round, so that a disturbance of some seconds affects few pairs of each row. There are
+// at most twice as many rounds as pairs are asked for.
 func (s *session) all(ctx context.Context, rows []row) []*result {
 	works := make([]*work, len(rows))
 	var results []*result
@@ -52,15 +57,21 @@ func (s *session) all(ctx context.Context, rows []row) []*result {
 		results = append(results, works[i].results...)
 		s.try(works[i], s.calibrate(ctx, works[i]))
 	}
-	for n := range s.plan.pairs {
-		fmt.Fprintf(s.log, "round %d of %d\n", n+1, s.plan.pairs)
+	for n := range 2 * s.plan.pairs {
+		fmt.Fprintf(s.log, "round %d of %d to %d\n", n+1, s.plan.pairs, 2*s.plan.pairs)
 		for _, w := range works {
-			if w.err == nil && ctx.Err() == nil {
+			if w.err == nil && ctx.Err() == nil && w.wants(s.plan.pairs) {
 				s.try(w, s.round(ctx, w))
 			}
 		}
 	}
 	return results
+}
+
+// wants reports whether the row lacks pairs: it gets more while the distance of the cores changed
+// in some of them.
+func (w *work) wants(pairs int) bool {
+	return slices.ContainsFunc(w.results, func(r *result) bool { return len(unchanged(r.pairs)) < pairs })
 }
 
 func newWork(r row) *work {
@@ -126,22 +137,35 @@ func (s *session) count(ctx context.Context, t tool, r row, args func(n int) []s
 
 // round runs each variant of goucx, then UCX.
 func (s *session) round(ctx context.Context, w *work) error {
-	ours := make([]float64, len(w.variants))
+	pairs := make([]pair, len(w.variants))
+	before := s.distance()
 	for i, v := range w.variants {
 		f, err := s.measureRetry(ctx, s.plan.goucx(w.row, v), w.oursArgs(v, w.counts[i]))
 		if err != nil {
 			return err
 		}
-		ours[i] = f.of(w.metric)
+		after := s.distance()
+		pairs[i].ours = sample{f.of(w.metric), before, after}
+		before = after
 	}
 	f, err := s.measureRetry(ctx, s.plan.cucx(w.row), w.ucxArgs(w.count))
 	if err != nil {
 		return err
 	}
+	ucx := sample{w.ucxFigure(f), before, s.distance()}
 	for i, r := range w.results {
-		r.ours, r.ucx = append(r.ours, ours[i]), append(r.ucx, w.ucxFigure(f))
+		pairs[i].ucx = ucx
+		r.pairs = append(r.pairs, pairs[i])
 	}
 	return nil
+}
+
+// distance measures a hop between the cores, in ns; 0: it is not measured.
+func (s *session) distance() float64 {
+	if s.hop == nil {
+		return 0
+	}
+	return s.hop()
 }
 
 // measureRetry retries a failed run once: another process may have taken the port.
@@ -167,7 +191,7 @@ func verdict(results []*result) error {
 		switch {
 		case r.err != nil:
 			errs = append(errs, fmt.Errorf("%s: not measured: %w", name, r.err))
-		case len(r.ours) == 0 || r.variant.must == 0:
+		case len(r.pairs) == 0 || r.variant.must == 0:
 		case !r.variant.holds(r.row.metric, median(r.ratios()), medianInterval(r.ratios())):
 			errs = append(errs, fmt.Errorf("%s: its must does not hold", name))
 		}

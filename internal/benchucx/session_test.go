@@ -50,8 +50,7 @@ func TestRunsAreInterleavedAndCalibrated(t *testing.T) {
 	}
 	assert.Equal(t, append(slices.Clone(one), one...), runs[first:])
 	for _, r := range results {
-		assert.Len(t, r.ours, 2)
-		assert.Len(t, r.ucx, 2)
+		assert.Len(t, r.pairs, 2)
 	}
 }
 
@@ -86,8 +85,8 @@ func TestARowThatFailsLeavesTheOthers(t *testing.T) {
 	})
 	require.ErrorContains(t, results[0].err, "out of order")
 	require.NoError(t, results[1].err)
-	assert.Len(t, results[1].ours, 3)
-	assert.Less(t, len(results[0].ours), 3)
+	assert.Len(t, results[1].pairs, 3)
+	assert.Less(t, len(results[0].pairs), 3)
 	assert.ErrorContains(t, verdict(results), "bad 8: not measured: UCX: out of order")
 }
 
@@ -109,11 +108,12 @@ func TestASecondTryCounts(t *testing.T) {
 // table of two results: a must that holds by ratio 0.5, one that fails by 0.9.
 func twoResults() []*result {
 	held := &result{row: allRows[0], variant: allRows[0].variants[0]}
-	missed := &result{row: allRows[6], variant: allRows[6].variants[1]}
+	put := allRows[slices.IndexFunc(allRows, func(r row) bool { return r.title() == "ucp_put_bw 8" })]
+	missed := &result{row: put, variant: put.variants[1]}
 	for i := range 11 {
 		x := float64(i)
-		held.ours, held.ucx = append(held.ours, 0.1+x/1e7), append(held.ucx, 0.2)
-		missed.ours, missed.ucx = append(missed.ours, 9e7+x), append(missed.ucx, 1e8)
+		held.pairs = append(held.pairs, pair{sample{0.08 + x/1e7, 50, 60}, sample{0.2, 60, 40}})
+		missed.pairs = append(missed.pairs, pair{sample{9e7 + x, 50, 50}, sample{1e8, 50, 50}})
 	}
 	return []*result{held, missed, {row: allRows[1], variant: allRows[1].variants[0], err: errors.New("gone")}}
 }
@@ -144,8 +144,8 @@ func TestDocument(t *testing.T) {
 		}
 		rows[cells[1]] = cells[2:]
 	}
-	assert.Equal(t, []string{"8 B", "0.1", "0.2", "us", "0.500", "0.500-0.500", "≤ 0.65", "≤ 0.52", "holds, aim reached", ""}, rows["tag_lat"])
-	assert.Equal(t, []string{"8 B", "90", "100", "M/s", "0.900", "0.900-0.900", "≥ 1.1", "≥ 1.4", "**fails**", ""}, rows["ucp_put_bw `--stamp-each`"])
+	assert.Equal(t, []string{"8 B", "0.08", "0.2", "us", "0.400", "0.400-0.400", "≤ 0.48", "≤ 0.36", "holds", "11 near", ""}, rows["tag_lat"])
+	assert.Equal(t, []string{"8 B", "90", "100", "M/s", "0.900", "0.900-0.900", "≥ 1.1", "≥ 1.4", "**fails**", "11 near", ""}, rows["ucp_put_bw `--stamp-each`"])
 	assert.Equal(t, "**not measured**", rows["am_lat"][8])
 	big := result{row: row{size: 1 << 20, metric: rate}}
 	assert.Equal(t, "20.97 GB/s", big.figure(20000)+" "+big.unit())
@@ -170,7 +170,7 @@ func TestDocument(t *testing.T) {
 		pairs, err := csv.NewReader(f).ReadAll()
 		require.NoError(t, errors.Join(err, f.Close()))
 		assert.Len(t, pairs, 1+11+11)
-		assert.Equal(t, []string{"tag_lat", "", "8", "", "1", "us", "0.1", "0.2", "0.5000"}, pairs[1])
+		assert.Equal(t, []string{"tag_lat", "", "8", "", "1", "us", "0.08", "0.2", "0.4000", "50", "60", "60", "40"}, pairs[1])
 	}
 }
 
@@ -190,7 +190,7 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, quickPairs, p.pairs)
 	assert.Empty(t, p.dir, "a look is not stored")
-	assert.Len(t, p.choose(allRows), 7)
+	assert.Len(t, p.choose(allRows), 10)
 	p, err = parse([]string{"-quick", "-n", "5", "-o", "here"}, new(bytes.Buffer))
 	require.NoError(t, err)
 	assert.Equal(t, 5, p.pairs)
