@@ -33,6 +33,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	}
 	if f.hasWork() {
 		f.passes |= servicePasses - 1 // the work may be where only service polls
+		f.skippedPolls = busyPolls
 		return ucs.Busy
 	}
 	if f.state == armed {
@@ -62,6 +63,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 		return ucs.Busy
 	}
 	f.passes |= servicePasses - 1 // an idle pass after the sleep calls service
+	f.skippedPolls = busyPolls
 	if len(f.undialed) > 0 {
 		return ucs.InProgress
 	}

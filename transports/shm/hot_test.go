@@ -81,7 +81,7 @@ func (c *crowd) serve() {
 // dry, so that no pass is idle.
 func TestColdConnectionIsHeardBesideBusyHotOnes(t *testing.T) {
 	c := newCrowd(t, maxHot+1)
-	for c.to.recheck.Len() > 0 || c.to.passes&(servicePasses/4-1) != 1 {
+	for c.to.recheck.Len() > 0 || c.to.passes&(servicePasses-1) != 1 {
 		c.to.Progress(64) // until none is polled because it was hot a moment ago, or by service
 	}
 	by := map[uint32]*ep{}

@@ -39,9 +39,10 @@ type iface struct {
 	lastDoorbells []uint64 // their last values
 	nextDoorbell  int      // index of the next word to poll
 	passes        uint32
-	nextHot       int  // index in hot at which the next drain begins
-	serviceNeeded bool // service has work
-	extraWork     bool // a pass has work besides hot: doorbells, waiting or service
+	nextHot       int    // index in hot at which the next drain begins
+	skippedPolls  uint32 // polls of the sockets that were skipped since the last one
+	serviceNeeded bool   // service has work
+	extraWork     bool   // a pass has work besides hot: doorbells, waiting or service
 	waiting       []*ep
 	fetching      []*ep // connections from whose peers messages are copied, in each pass a piece
 	exposing      []*ep // connections whose peers copy messages of this side
