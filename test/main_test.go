@@ -28,6 +28,7 @@ const (
 
 // roles are what this binary does as a second process.
 var roles = map[string]func(*parent){
+	"copier":    roleCopier,
 	"host":      roleHost,
 	"meet":      roleMeet,
 	"member":    roleMember,
