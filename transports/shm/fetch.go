@@ -184,7 +184,11 @@ func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
 	if s.step() != entryCopying || !s.belongs(x.id) { // withdrawn; the owner copies no piece then
 		return ucs.Canceled, copied
 	}
-	if x.own+c.done.Load()-x.done < (length+pieceSize-1)/pieceSize {
+	pieces, got := (length+pieceSize-1)/pieceSize, x.own+c.done.Load()-x.done
+	if s.pieces() != pieces || got > pieces {
+		return e.corruptTable(), copied
+	}
+	if got < pieces {
 		return ucs.InProgress, copied // the owner copies the last one
 	}
 	switch {
@@ -256,6 +260,13 @@ func (x *fetch) revoke(st uct.Status) {
 	if s.step() == entryCopying && s.belongs(x.id) { // otherwise the owner has withdrawn it, and copies no piece
 		x.claimed, x.revokedAt = s.pieces(), ucs.Now()
 	}
+}
+
+// corruptTable ends the connection: the peer has written into its copy table what no peer writes.
+func (e *ep) corruptTable() uct.Status {
+	e.f.stats.Inc(statGarbage)
+	e.f.FailLater(e, fmt.Errorf("%w: its copy table is corrupt", conn.ErrProtocol))
+	return ucs.Canceled
 }
 
 // ending returns the status of a fetch that was revoked, InProgress while the peer may be copying a piece of it.
@@ -346,6 +357,8 @@ func (e *ep) readPeer(p []byte, addr uint64, ref regionRef) uct.Status {
 		return ucs.RemoteAccess
 	case st != ucs.OK || b != nil:
 		return st
+	case e.pid == 0: // the region is not mapped any more
+		return ucs.Unsupported
 	}
 	_, err := shmem.ProcessRead(e.pid, p, uintptr(addr))
 	switch {
