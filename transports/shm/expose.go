@@ -51,7 +51,7 @@ type copiesState uint8
 
 const (
 	copiesAllowed copiesState = iota
-	copiesMapped              // only of memory that is mapped: the system does not permit other copies
+	copiesMapped              // only of memory that is mapped: the system does not permit other copies, or the settings
 	copiesRefused             // the peer does not read COPY_TABLE
 )
 
@@ -77,7 +77,7 @@ func (e *ep) Expose(id uint64, buf []byte, m uct.Mem) uct.Status {
 	c.id, c.addr, c.length, c.src = id, addressOfBytes(buf), uint64(len(buf)), e.share(m)
 	x.mine[i] = exposure{buf, id}
 	c.state.Store(uint64(generation(id) | entryExposed))
-	if x.exposed++; x.exposed == 1 {
+	if x.exposed++; x.exposed == 1 && e.f.copies&copiesByBoth != 0 {
 		e.f.exposing = append(e.f.exposing, e)
 		e.f.extraWork = true
 	}
@@ -195,7 +195,7 @@ func (e *ep) help() int {
 	}
 	src := buf[off:min(off+pieceSize, end)]
 	dst, st := e.peerMemory(c.dstRegion, addr+off, uint64(len(src)))
-	if st != ucs.OK || dst == nil && guard == 0 {
+	if st != ucs.OK || dst == nil && (guard == 0 || e.f.copies&copiesByWrite == 0) {
 		return 0
 	}
 	if dst == nil && !x.writes { // a piece that is claimed must be copied

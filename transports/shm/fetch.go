@@ -2,7 +2,6 @@ package shm
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -17,17 +16,6 @@ import (
 )
 
 var _ uct.Fetcher = (*iface)(nil)
-
-// A message is fetched from these lengths on. On the machine of docs/perf a fetch took 0.7 us from allocated memory and
-// 1.5 us from the heap at 4 KB, and a message through the ring 0.55 us at 2 KB, 1.3 us at 4 KB, 1.8 us at 8 KB.
-const (
-	fetchAllocated = 3<<10 + 1
-	fetchHeap      = 6<<10 + 1
-)
-
-// copyError is the reason why the system permits no copies between processes. Whether it permits them for a peer is
-// known after the first one.
-var copyError = sync.OnceValue(platform.TryCopy)
 
 // fetch is a message that is being copied from the peer's memory.
 type fetch struct {
@@ -220,9 +208,15 @@ func (x *fetch) begin(e *ep) uct.Status {
 	if s.step() != entryExposed || c.length != x.n || !s.belongs(x.id) {
 		return ucs.Unsupported
 	}
-	if b, st := e.peerMemory(src, addr, x.n); st != ucs.OK {
+	b, st := e.peerMemory(src, addr, x.n)
+	switch {
+	case st != ucs.OK:
 		return st
-	} else if b == nil && (e.copies.state != copiesAllowed || e.pid == 0) {
+	case b != nil:
+	case e.copies.state == copiesAllowed && e.pid == 0:
+		e.refuseCalls(errNoPID)
+		return ucs.Unsupported
+	case e.copies.state != copiesAllowed:
 		return ucs.Unsupported
 	}
 	if now := ucs.Now(); e.pidfd >= 0 && now.Sub(e.copies.checkedAt) >= aliveFor {
@@ -233,13 +227,16 @@ func (x *fetch) begin(e *ep) uct.Status {
 	}
 	x.dstRegion = e.share(x.mem)
 	c.dstRegion = x.dstRegion
-	x.done, x.guard = c.done.Load(), e.copies.guardAddress()
+	x.done = c.done.Load()
+	if e.copies.state == copiesAllowed {
+		x.guard = e.copies.guardAddress()
+	}
 	c.dst, c.want, c.guard = addressOfBytes(x.dst), uint64(len(x.dst)), x.guard
 	if !c.change(s, s&^stepMask|entryCopying) {
 		return ucs.Unsupported
 	}
 	x.entry, x.addr, x.src = c, addr, src
-	if len(x.dst) > pieceSize {
+	if len(x.dst) > pieceSize && e.f.copies&copiesByBoth != 0 {
 		t.active().Store(uint64(i + 1))
 	}
 	return ucs.OK
@@ -370,10 +367,18 @@ func (e *ep) readPeer(p []byte, addr uint64, ref regionRef) uct.Status {
 		return ucs.RemoteAccess
 	}
 	if e.copies.state == copiesAllowed {
-		e.copies.state = copiesMapped
-		e.f.d.logf("messages are copied through the ring", err)
+		e.refuseCalls(err)
 	}
 	return ucs.Unsupported
+}
+
+// errNoPID: the peer has no process id here, or none that cannot become another process's unnoticed.
+var errNoPID = errors.New("the peer is in another pid namespace, or the system has no pidfd of it")
+
+// refuseCalls has further messages of the peer that are not in mapped memory go through the ring, because of err.
+func (e *ep) refuseCalls(err error) {
+	e.copies.state = copiesMapped
+	e.f.d.logf("messages are copied through the ring", err)
 }
 
 // aliveFor is how long the peer's process is taken to be alive after a check. Within this time the
