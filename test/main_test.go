@@ -45,6 +45,7 @@ var roles = map[string]func(*parent){
 	"forge":   roleForge,
 	"mutate":  roleMutate,
 	"sockets": roleSockets,
+	"copies":  roleCopies,
 	"blocker": roleBlocker,
 	"list":    roleList,
 }

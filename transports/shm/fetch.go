@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -174,7 +175,9 @@ func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
 	}
 	pieces, got := (length+pieceSize-1)/pieceSize, x.own+c.done.Load()-x.done
 	if s.pieces() != pieces || got > pieces {
-		return e.corruptTable(), copied
+		e.f.stats.Inc(statGarbage)
+		e.f.FailLater(e, conn.PeerFailed("it wrote an impossible number of pieces"))
+		return ucs.Canceled, copied
 	}
 	if got < pieces {
 		return ucs.InProgress, copied // the owner copies the last one
@@ -257,13 +260,6 @@ func (x *fetch) revoke(st uct.Status) {
 	if s.step() == entryCopying && s.belongs(x.id) { // otherwise the owner has withdrawn it, and copies no piece
 		x.claimed, x.revokedAt = s.pieces(), ucs.Now()
 	}
-}
-
-// corruptTable ends the connection: the peer has written into its copy table what no peer writes.
-func (e *ep) corruptTable() uct.Status {
-	e.f.stats.Inc(statGarbage)
-	e.f.FailLater(e, fmt.Errorf("%w: its copy table is corrupt", conn.ErrProtocol))
-	return ucs.Canceled
 }
 
 // ending returns the status of a fetch that was revoked, InProgress while the peer may be copying a piece of it.
