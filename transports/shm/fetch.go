@@ -35,12 +35,14 @@ type fetch struct {
 	id, n uint64     // the exposure, and the length of its memory
 	addr  uint64
 	src   regionRef // that holds the message
-	dst   []byte
-	mem   uct.Mem // the registration of dst
-	token uct.Token
-	own   uint64 // pieces that this side has claimed
-	done  uint64 // copyEntry.done when the copy began
-	guard uint64 // address of the guard page
+	// mapped reports whether this side maps the message.
+	mapped bool
+	dst    []byte
+	mem    uct.Mem // the registration of dst
+	token  uct.Token
+	own    uint64 // pieces that this side has claimed
+	done   uint64 // copyEntry.done when the copy began
+	guard  uint64 // address of the guard page
 	// claimed is the number of pieces that were claimed when the fetch was canceled or withdrawn, and its
 	// end is not reported because the peer may be copying one of them. 0: it was not.
 	claimed uint64
@@ -158,27 +160,32 @@ func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
 		}
 	}
 	c, length := x.entry, uint64(len(x.dst))
+	total := piecesOf(length)
 	s := c.load()
-	for ; s.step() == entryCopying && s.belongs(x.id) && s.pieces()*pieceSize < length; s = c.load() {
-		if !c.change(s, s+1) {
+	for ; s.step() == entryCopying && s.belongs(x.id) && s.pieces() < total; s = c.load() {
+		n := uint64(1)
+		if !x.mapped {
+			n = runOf(total - s.pieces())
+		}
+		if !c.change(s, s+copyState(n)*peersPiece) {
 			continue
 		}
-		x.own++
+		x.own += n
 		fault.At(fault.Piece)
-		off := s.pieces() * pieceSize
-		if st := e.readPeer(x.dst[off:min(off+pieceSize, length)], x.addr+off, x.src); st != ucs.OK {
+		off := s.peers() * pieceSize
+		if st := e.readPeer(x.dst[off:min(off+n*pieceSize, length)], x.addr+off, x.src); st != ucs.OK {
 			x.end(e)
 			return st, true
 		}
 		copied = true
-		if off+pieceSize < length {
+		if s.pieces()+n < total {
 			return ucs.InProgress, true
 		}
 	}
 	if s.step() != entryCopying || !s.belongs(x.id) { // withdrawn; the owner copies no piece then
 		return ucs.Canceled, copied
 	}
-	if x.own+c.done.Load()-x.done < (length+pieceSize-1)/pieceSize {
+	if x.own+c.done.Load()-x.done < total {
 		return ucs.InProgress, copied // the owner copies the last one
 	}
 	switch {
@@ -210,9 +217,11 @@ func (x *fetch) begin(e *ep) uct.Status {
 	if s.step() != entryExposed || c.length != x.n || !s.belongs(x.id) {
 		return ucs.Unsupported
 	}
-	if b, st := e.peerMemory(src, addr, x.n); st != ucs.OK {
+	b, st := e.peerMemory(src, addr, x.n)
+	switch {
+	case st != ucs.OK:
 		return st
-	} else if b == nil && (e.copies.state != copiesAllowed || e.pid == 0) {
+	case b == nil && (e.copies.state != copiesAllowed || e.pid == 0):
 		return ucs.Unsupported
 	}
 	if now := ucs.Now(); e.pidfd >= 0 && now.Sub(e.copies.checkedAt) >= aliveFor {
@@ -227,7 +236,7 @@ func (x *fetch) begin(e *ep) uct.Status {
 	if !c.change(s, s&^stepMask|entryCopying) {
 		return ucs.Unsupported
 	}
-	x.entry, x.addr, x.src = c, addr, src
+	x.entry, x.addr, x.src, x.mapped = c, addr, src, b != nil
 	if len(x.dst) > pieceSize {
 		t.active().Store(uint64(i + 1))
 	}
