@@ -94,6 +94,26 @@ func BenchmarkTagSendInline(b *testing.B) {
 	}
 }
 
+func BenchmarkFlush(b *testing.B) {
+	w, _, ep := newPair(b, "shm", ucp.ThreadSingle)
+	require.Positive(b, ep.MaxInline())
+	ctx := context.Background()
+	for name, order := range map[string]func() error{
+		"endpoint": func() error { return ep.Flush().Wait(ctx) },
+		"worker":   func() error { return w.Flush().Wait(ctx) },
+		"fence":    func() error { w.Fence(); return nil },
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := order(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
 func BenchmarkIdleProgress(b *testing.B) {
 	for _, tr := range []string{"self", "shm"} {
 		b.Run(tr, func(b *testing.B) {

@@ -38,25 +38,23 @@ type fenceOp struct {
 func (e Endpoint) Fence() {
 	w := e.thread()
 	w.lock()
-	defer w.unlock()
-	k := w.endpoint(e)
-	if k == 0 {
-		return
+	if k := w.endpoint(e); k != 0 {
+		if i := w.laneOf[w.eps[k].peer]; i != 0 {
+			w.fencePeer(k, i)
+		}
 	}
-	if i := w.laneOf[w.eps[k].peer]; i != 0 {
-		w.fencePeer(k, i)
-	}
+	w.unlock()
 }
 
 // Fence orders the operations of each endpoint before it against those after it.
 func (w *Worker) Fence() {
 	w.t.lock()
-	defer w.t.unlock()
 	for i := 1; i < len(w.t.lanes); i++ {
-		if l := &w.t.lanes[i]; l.ep != nil && l.state != laneFailed && w.t.laneOf[l.peer] == uint32(i) {
+		if l := &w.t.lanes[i]; l.first == uint32(i) && l.state != laneFailed {
 			w.t.fencePeer(0, uint32(i))
 		}
 	}
+	w.t.unlock()
 }
 
 // fencePeer fences the lanes to a peer, of which i is the first.
@@ -67,6 +65,9 @@ func (w *thread) fencePeer(ep, i uint32) {
 		return
 	}
 	l.fenced = true
+	if l.quiet() && l.ep.Fence() == ucs.OK {
+		return
+	}
 	f := w.slab.Alloc(request.Fence)
 	s := request.As[fenceOp](&w.slab.Slots[f])
 	s.EP, s.Lane = ep, i

@@ -284,7 +284,7 @@ func (k *RemoteKey) Close() error {
 	for _, l := range k.lanes() {
 		inUse := func(s request.Slot) bool { return transfersBy(&s, l.lane) && l.has(&s) }
 		if slices.ContainsFunc(w.slab.Slots, inUse) {
-			f.addLane(l.lane)
+			f.addLane(l.lane, ucs.NoResource)
 		}
 	}
 	if f.parent == 0 {

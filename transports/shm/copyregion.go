@@ -68,7 +68,7 @@ func (r *copyRegion) unmap() {
 // peer cannot map m, or may not.
 func (e *ep) share(m uct.Mem) regionRef {
 	r, ok := m.(*mapped.Region)
-	if !ok {
+	if !ok || e.f.copies&copiesByMapping == 0 {
 		return regionRef{}
 	}
 	k := r.Key()
@@ -124,7 +124,7 @@ func (e *ep) handleCopyRegion(r copyRegion, fds []int) error {
 // peerMemory returns n bytes at address addr of the peer, in region ref, as mapped here. It returns nil if they are not
 // mapped, and RemoteAccess if the region was closed or does not have them.
 func (e *ep) peerMemory(ref regionRef, addr, n uint64) ([]byte, uct.Status) {
-	if ref == (regionRef{}) {
+	if ref == (regionRef{}) || e.f.copies&copiesByMapping == 0 {
 		return nil, ucs.OK
 	}
 	r := e.copies.mapped.find(ref)

@@ -3,6 +3,7 @@ package shm
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
@@ -44,7 +45,7 @@ type copiesState uint8
 
 const (
 	copiesAllowed copiesState = iota
-	copiesMapped              // only of memory that is mapped: the system does not permit other copies
+	copiesMapped              // only of memory that is mapped: the system does not permit other copies, or the settings
 	copiesRefused             // the peer does not read COPY_TABLE
 )
 
@@ -70,7 +71,7 @@ func (e *ep) Expose(id uint64, buf []byte, m uct.Mem) uct.Status {
 	c.id, c.addr, c.length, c.src = id, addressOfBytes(buf), uint64(len(buf)), e.share(m)
 	x.bufs[i] = buf
 	c.state.Store(uint64(generation(id) | entryExposed))
-	if x.exposed++; x.exposed == 1 {
+	if x.exposed++; x.exposed == 1 && e.f.copies&copiesByBoth != 0 {
 		e.f.exposing = append(e.f.exposing, e)
 		e.f.extraWork = true
 	}
@@ -188,7 +189,7 @@ func (e *ep) help() int {
 	first := left - 1
 	dst, st := e.peerMemory(c.dstRegion, addr+first*pieceSize, min(end-first*pieceSize, pieceSize))
 	switch {
-	case st != ucs.OK || dst == nil && guard == 0:
+	case st != ucs.OK || dst == nil && (guard == 0 || e.f.copies&copiesByWrite == 0):
 		return 0
 	case dst == nil:
 		if !x.writes { // a piece that is claimed must be copied
@@ -205,20 +206,41 @@ func (e *ep) help() int {
 	}
 	fault.At(fault.Help)
 	src := buf[first*pieceSize : min(left*pieceSize, end)]
+	copied := false
 	if dst != nil {
-		copy(dst, src)
-	} else if shmem.ProcessWriteGuarded(e.pid, uintptr(guard), src, uintptr(addr+first*pieceSize)) != nil {
+		copied = copyAcross(dst, src)
+	} else {
+		copied = shmem.ProcessWriteGuarded(e.pid, uintptr(guard), src, uintptr(addr+first*pieceSize)) == nil
+	}
+	if !copied {
 		c.failed.Store(c.id)
 	}
 	c.done.Add(n)
+	fault.At(fault.HelpCopied)
 	return 1
+}
+
+// copyAcross copies src to dst, of which one is memory of the peer. It returns false if a page of them is not there: the
+// program has unmapped its buffer, or truncated the file that the buffer maps.
+func copyAcross(dst, src []byte) (copied bool) {
+	old := debug.SetPanicOnFault(true)
+	defer func() {
+		debug.SetPanicOnFault(old)
+		if !copied {
+			recover() //nolint:errcheck // the panic of the fault
+		}
+	}()
+	copy(dst, src)
+	return true
 }
 
 // releaseCopies frees the tables. The peer copies no more to the buffers of fetches that are still in progress.
 func (e *ep) releaseCopies() (err error) {
 	x := &e.copies
 	for i := range x.fetches {
-		x.fetches[i].end(e)
+		if x.fetches[i].end(e) == ucs.BufferExposed {
+			e.f.d.logf("a peer may still write to the buffer of a receive that has ended", ucs.ErrBufferExposed)
+		}
 	}
 	if x.exposed > 0 {
 		e.f.exposing = without(e.f.exposing, e)
