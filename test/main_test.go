@@ -37,6 +37,7 @@ var roles = map[string]func(*parent){
 	"mixer":     roleMixer,
 	"scribbler": roleScribbler,
 	"sender":    roleSender,
+	"streamer":  roleStreamer,
 	"side":      roleSide,
 	"survivor":  roleSurvivor,
 

@@ -69,7 +69,7 @@ func (e *ep) Expose(id uint64, buf []byte, m uct.Mem) uct.Status {
 	for k < entryProbes && x.mine[index(id, k)].buf != nil {
 		k++
 	}
-	if k == entryProbes || len(buf) == 0 || e.status != ucs.OK {
+	if k == entryProbes || len(buf) == 0 || len(buf) > maxPieces*pieceSize || e.status != ucs.OK {
 		return ucs.NoResource
 	}
 	i := index(id, k)
@@ -189,35 +189,41 @@ func (e *ep) help() int {
 	}
 	c, buf, id := x.own.at(i), x.mine[i].buf, x.mine[i].id
 	s := c.load()
-	off, end, addr, guard := s.pieces()*pieceSize, min(c.want, uint64(len(buf))), c.dst, c.guard
-	if s.step() != entryCopying || !s.belongs(id) || off >= end {
+	end, addr, guard := min(c.want, uint64(len(buf))), c.dst, c.guard
+	left := piecesOf(end) - s.owners()
+	if s.step() != entryCopying || !s.belongs(id) || left <= s.peers() || left > maxPieces {
 		return 0
 	}
-	src := buf[off:min(off+pieceSize, end)]
-	dst, st := e.peerMemory(c.dstRegion, addr+off, uint64(len(src)))
-	if st != ucs.OK || dst == nil && (guard == 0 || e.f.copies&copiesByWrite == 0) {
+	first := left - 1
+	dst, st := e.peerMemory(c.dstRegion, addr+first*pieceSize, min(end-first*pieceSize, pieceSize))
+	switch {
+	case st != ucs.OK || dst == nil && (guard == 0 || e.f.copies&copiesByWrite == 0):
 		return 0
-	}
-	if dst == nil && !x.writes { // a piece that is claimed must be copied
-		if _, err := shmem.ProcessWrite(e.pid, []byte{0}, uintptr(guard)); e.pid == 0 || err != nil {
-			return 0
+	case dst == nil:
+		if !x.writes { // a piece that is claimed must be copied
+			if _, err := shmem.ProcessWrite(e.pid, []byte{0}, uintptr(guard)); e.pid == 0 || err != nil {
+				return 0
+			}
+			x.writes = true
 		}
-		x.writes = true
+		first = left - runOf(left-s.peers())
 	}
-	if !c.change(s, s+1) {
+	n := left - first
+	if !c.change(s, s+copyState(n)*ownersPiece) {
 		return 0
 	}
 	fault.At(fault.Help)
+	src := buf[first*pieceSize : min(left*pieceSize, end)]
 	copied := false
 	if dst != nil {
 		copied = copyAcross(dst, src)
 	} else {
-		copied = shmem.ProcessWriteGuarded(e.pid, uintptr(guard), src, uintptr(addr+off)) == nil
+		copied = shmem.ProcessWriteGuarded(e.pid, uintptr(guard), src, uintptr(addr+first*pieceSize)) == nil
 	}
 	if !copied {
 		c.failed.Store(id)
 	}
-	c.done.Add(1)
+	c.done.Add(n)
 	fault.At(fault.HelpCopied)
 	return 1
 }
