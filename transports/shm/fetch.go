@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -178,7 +179,13 @@ func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
 	if s.step() != entryCopying || !s.belongs(x.id) { // withdrawn; the owner copies no piece then
 		return ucs.Canceled, copied
 	}
-	if x.own+c.done.Load()-x.done < total {
+	got := x.own + c.done.Load() - x.done
+	if s.pieces() != total || got > total {
+		e.f.stats.Inc(statGarbage)
+		e.f.FailLater(e, conn.PeerFailed("it wrote an impossible number of pieces"))
+		return ucs.Canceled, copied
+	}
+	if got < total {
 		return ucs.InProgress, copied // the owner copies the last one
 	}
 	switch {
@@ -349,6 +356,8 @@ func (e *ep) readPeer(p []byte, addr uint64, ref regionRef) uct.Status {
 		return ucs.RemoteAccess
 	case st != ucs.OK || b != nil:
 		return st
+	case e.pid == 0: // the region is not mapped any more
+		return ucs.Unsupported
 	}
 	_, err := shmem.ProcessRead(e.pid, p, uintptr(addr))
 	switch {
