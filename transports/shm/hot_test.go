@@ -66,7 +66,7 @@ func (c *crowd) cold() []*ep {
 // keepHot makes none of the hot connections stale.
 func (c *crowd) keepHot() {
 	for _, h := range c.to.hot {
-		h.lastHit = c.to.passes
+		h.lastHit = c.to.passes()
 	}
 }
 
@@ -129,7 +129,7 @@ func TestConnectionThatEndsWhileItCools(t *testing.T) {
 	c := newCrowd(t, maxHot+1)
 	cold := c.cold()[0]
 	victim := c.to.hot[0]
-	c.to.passes += 2 * stalePasses
+	c.to.left -= 2 * stalePasses
 	require.Equal(t, ucs.OK, cold.AMShort(1, 0, nil))
 	c.to.recheck.Add(c.end(cold))
 	for _, e := range c.es {
