@@ -86,7 +86,7 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 		w.unlockShared()
 		return m, nil
 	}
-	if w.owner.state == ownerNone && ctx != nil && w.slab.Live(r.id) && r.id&refusedBit == 0 && !w.am.inHandler && !w.callbacks.running {
+	if w.owner.state == ownerNone && ctx != nil && w.slab.Live(r.id) && r.id&refusedBit == 0 && w.mayWait() == nil {
 		w.owner.state = ownerRuns // as waitShared, with fewer looks
 		m, _, err := r.progressUntil(ctx, true)
 		return m, err

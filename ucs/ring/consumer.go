@@ -98,9 +98,10 @@ func (c *Consumer) Release() (woke bool) {
 	return (c.MustRelease() || c.ProducerWaits()) && c.ReleaseNow()
 }
 
-// MustRelease reports whether Release would publish because of the messages consumed, and
-// ProducerWaits whether it would because the producer waits for room.
-func (c *Consumer) MustRelease() bool   { return c.want >= c.publishAt }
+// MustRelease reports whether Release would publish because of what was consumed.
+func (c *Consumer) MustRelease() bool { return c.want >= c.publishAt }
+
+// ProducerWaits reports whether Release would publish because the producer waits for room.
 func (c *Consumer) ProducerWaits() bool { return atomic.LoadUint32(c.waiting) != 0 }
 
 // ReleaseNow is Release if one of them returned true.

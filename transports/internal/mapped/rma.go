@@ -81,7 +81,7 @@ func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 //hot:bench BenchmarkPutShort
 func (r *RMA) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	rec := recordAt(k)
-	if len(p) != 8 || r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {
+	if len(p) != 8 || r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.gen != rec.slot.gen.Load() {
 		return r.transfer(p, addr, k, permPut)
 	}
 	rec.store8(addr, binary.LittleEndian.Uint64(p))
