@@ -17,13 +17,17 @@ const announced = 100 << 10
 // activities are what two sides do with each other: one the first, the other the
 // second of a pair. They end with the error of the wait that failed.
 var activities = map[string]func(*side) error{
-	"send short":   func(v *side) error { return v.send(16) },
-	"send bulk":    func(v *side) error { return v.send(3000) },
-	"send long":    func(v *side) error { return v.send(announced) },
-	"send sync":    (*side).sendSync,
-	"send am":      (*side).sendAM,
-	"receive am":   (*side).receiveAM,
-	"receive":      (*side).receive,
+	"send short":  func(v *side) error { return v.send(16) },
+	"send bulk":   func(v *side) error { return v.send(3000) },
+	"send long":   func(v *side) error { return v.send(announced) },
+	"send mapped": func(v *side) error { return v.send(announced) },
+	"send sync":   (*side).sendSync,
+	"send am":     (*side).sendAM,
+	"receive am":  (*side).receiveAM,
+	"receive":     (*side).receive,
+
+	"receive mapped": (*side).receive,
+
 	"begin":        func(v *side) error { return v.talk(true, (*side).poll) },
 	"alternate":    func(v *side) error { return v.talk(true, (*side).pollInTurn) },
 	"answer":       func(v *side) error { return v.talk(false, (*side).poll) },
@@ -37,7 +41,7 @@ var activities = map[string]func(*side) error{
 // send sends numbered messages of a length, or of several.
 func (v *side) send(n int) error {
 	v.post()
-	buf := make([]byte, big)
+	buf := v.buffer(big)
 	for k := uint64(0); ; k++ {
 		p := buf[:n]
 		fill(p, 1, k)
@@ -74,7 +78,7 @@ const amStream ucp.AMID = 7
 // sendAM sends long active messages.
 func (v *side) sendAM() error {
 	v.post()
-	buf := make([]byte, announced)
+	buf := v.buffer(announced)
 	for k := uint64(0); ; k++ {
 		fill(buf, 1, k)
 		if err := v.end(v.e.AMSend(amStream, []byte("header"), buf)); err != nil {
@@ -88,7 +92,7 @@ func (v *side) receiveAM() error {
 	var offers []ucp.RetainedAM
 	check(v.w.HandleAM(amStream, func(m *ucp.AM) { offers = append(offers, m.Retain()) }))
 	v.post()
-	buf := make([]byte, big)
+	buf := v.buffer(big)
 	for k := uint64(0); ; k++ {
 		err := v.wait(func(ctx context.Context) error {
 			return v.w.WaitUntil(ctx, func() bool { return len(offers) > 0 || v.standing[0].Done() })
@@ -154,7 +158,7 @@ func (v *side) takeAny(buf []byte, tag ucp.Tag) (k uint64, err error) {
 // receive takes what send sends, each message once, whole and in order.
 func (v *side) receive() error {
 	v.post()
-	buf := make([]byte, big)
+	buf := v.buffer(big)
 	for k := uint64(0); ; k++ {
 		if err := v.take(buf, tagStream, k); err != nil {
 			return err

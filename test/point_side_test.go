@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -42,6 +43,37 @@ type side struct {
 	resume   chan struct{}
 	standing []ucp.RecvRequest // end with the peer alone
 	after    int               // rounds until "resumed" is said
+	mapped   []byte            // memory for a buffer that the peer maps
+	buffers  [][]byte          // with the canaries around them
+}
+
+const (
+	canary     = 4096 // bytes before and behind a buffer
+	canaryByte = 0xca
+)
+
+// buffer returns n bytes for messages, with canaries around them.
+func (v *side) buffer(n int) []byte {
+	all := v.mapped
+	if v.mapped = nil; all == nil {
+		all = make([]byte, n+2*canary)
+	}
+	v.buffers = append(v.buffers, all)
+	for i := range canary {
+		all[i], all[len(all)-1-i] = canaryByte, canaryByte
+	}
+	return all[canary:][:n:n]
+}
+
+// untouched checks the canaries; with whole the buffers, too.
+func (v *side) untouched(whole bool) {
+	for _, all := range v.buffers {
+		for i, b := range all {
+			if b != canaryByte && (i < canary || i >= len(all)-canary || whole) {
+				check(fmt.Errorf("byte %d of a buffer of %d, from its canary on, has changed", i, len(all)))
+			}
+		}
+	}
 }
 
 // roleSide behaves as it is told until its peer fails, and then says how that was.
@@ -51,7 +83,11 @@ func roleSide(p *parent) {
 		mode = ucp.ThreadMulti
 	}
 	v := &side{parent: p, node: must(newNode(mode, 2*time.Second)), resume: make(chan struct{}, 1)}
-	act := activities[p.hear()]
+	name := p.hear()
+	act := activities[name]
+	if strings.HasSuffix(name, "mapped") {
+		v.mapped = must(v.x.Allocate(big+2*canary, ucp.MemConfig{})).Bytes()
+	}
 	v.bystands = must(v.connect(p.hear()))
 	p.say(v.address())
 	check(scanLine(p.hear(), &v.peer))
@@ -157,6 +193,12 @@ func (v *side) failed(err error) {
 		reasons = append(reasons, err)
 	}
 	v.say("ended", time.Now().UnixNano(), v.verdict(reasons))
+	v.untouched(false)
+	for _, all := range v.buffers { // nobody else writes to them any more
+		for i := range all {
+			all[i] = canaryByte
+		}
+	}
 	p := make([]byte, 100)
 	_, recv := v.w.TagRecv(p, tagNever, allBits).Tie(v.e).Wait(ctx)
 	v.say("refused", v.verdict([]error{
@@ -167,6 +209,7 @@ func (v *side) failed(err error) {
 		check(fmt.Errorf("another endpoint: %w", err))
 	}
 	check(v.e.Close())
+	v.untouched(true)
 	v.say("closed")
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -32,11 +33,12 @@ type deniedCall struct {
 
 // denial is what a seccomp profile refuses, and what then holds.
 type denial struct {
-	name   string
-	calls  []deniedCall
-	why    string // in what ucx_info --why says of the system; empty: nothing is missing
-	noShm  string // why shm does not work, if so
-	noCopy bool   // memory that the program has allocated is not reached
+	name            string
+	calls           []deniedCall
+	why             string // in what ucx_info --why says of the system; empty: nothing is missing
+	noShm           string // why shm does not work, if so
+	noCopy, noWrite bool   // memory that the program has allocated is not reached
+	heap            string // how ucx_info --why says that long messages from the heap get to a peer; empty: as without a filter
 }
 
 const soPeerPidfd = 77
@@ -46,7 +48,14 @@ var denials = []denial{
 	{name: "pidfd_open", calls: []deniedCall{{unix.SYS_PIDFD_OPEN, 0}}, why: "pidfd_open"},
 	{name: "all pidfds", calls: []deniedCall{{unix.SYS_PIDFD_OPEN, 0}, {unix.SYS_GETSOCKOPT, soPeerPidfd}}, why: "so_peerpidfd"},
 	{name: "memfd_create", calls: []deniedCall{{unix.SYS_MEMFD_CREATE, 0}}, why: "memfd", noShm: "memfd"},
-	{name: "process_vm", calls: []deniedCall{{unix.SYS_PROCESS_VM_READV, 0}, {unix.SYS_PROCESS_VM_WRITEV, 0}}, why: "process_vm", noCopy: true},
+	{
+		name: "process_vm", calls: []deniedCall{{unix.SYS_PROCESS_VM_READV, 0}, {unix.SYS_PROCESS_VM_WRITEV, 0}}, why: "process_vm", noCopy: true,
+		heap: "65537..(inf)   through the ring, copied by the sender and by the receiver: this process has a seccomp filter: ",
+	},
+	{
+		name: "process_vm_writev", calls: []deniedCall{{unix.SYS_PROCESS_VM_WRITEV, 0}}, why: "process_vm", noWrite: true,
+		heap: "6145..(inf)    copied by the receiver with process_vm_readv: its sender can copy nothing: this process has a seccomp filter: process_vm_writev",
+	},
 	{name: "madvise", calls: []deniedCall{{unix.SYS_MADVISE, 0}}},
 	{name: "fstatfs", calls: []deniedCall{{unix.SYS_FSTATFS, 0}, {unix.SYS_STATFS, 0}}},
 	{name: "sendmsg", calls: []deniedCall{{unix.SYS_SENDMSG, 0}}, why: "sendmsg", noShm: "sendmsg"},
@@ -94,9 +103,13 @@ func (d denial) program(errno syscall.Errno) (f []unix.SockFilter) {
 
 // executeDenied is what this binary does where denyEnv is set.
 func executeDenied(name string) {
-	d, errno := denialOf(name)
 	check(os.Unsetenv(denyEnv))
-	check(installFilter(d.program(errno)))
+	if scope, is := strings.CutPrefix(name, yamaDenial); is {
+		makeUpYama(scope)
+	} else {
+		d, errno := denialOf(name)
+		check(installFilter(d.program(errno)))
+	}
 	args := os.Args
 	if len(args) > 1 {
 		args = args[1:]
@@ -117,6 +130,10 @@ func TestSeccomp(t *testing.T) {
 			t.Run(name+"/one", func(t *testing.T) { deniedOne(t, d, errno) })
 			for _, by := range []string{"tag", "am", "put"} {
 				t.Run(name+"/all, "+by, func(t *testing.T) { deniedAll(t, d, name, by) })
+			}
+			if d.heap != "" || d.name == "all pidfds" {
+				t.Run(name+"/long, heap", func(t *testing.T) { deniedLong(t, name, "heap") })
+				t.Run(name+"/long, host", func(t *testing.T) { deniedLong(t, name, "host") })
 			}
 		}
 	}
@@ -175,7 +192,26 @@ func deniedWhy(t *testing.T, d denial, errno syscall.Errno) {
 	if d.noShm != "" {
 		assert.Contains(t, c.Out.String(), d.noShm)
 	}
+	heap := d.heap
+	if heap == "" {
+		heap = "6145..(inf)    copied by the receiver with process_vm_readv, and by the sender too while it polls: the system permits it"
+	}
+	if d.noShm == "" && d.name != "all pidfds" {
+		assert.Contains(t, c.Out.String(), "#     tag heap      "+heap)
+		assert.Contains(t, c.Out.String(), "#     tag allocated 3073..(inf)    copied by the receiver from its mapping of the memory")
+	}
 	t.Logf("%s", &c.Out)
+}
+
+// deniedLong exchanges long messages between two processes under the denial, and verifies them.
+func deniedLong(t *testing.T, name, memory string) {
+	port := suitetest.FreePort(t)
+	args := []string{"-p", port, "-t", "tag_lat", "-m", memory, "-s", "262145", "-n", "50", "-V", "-f"}
+	server := denied(t, name, os.Environ(), built(t, "ucx_perftest"), "-p", port)
+	client := denied(t, name, os.Environ(), built(t, "ucx_perftest"), append([]string{"127.0.0.1"}, args...)...)
+	require.Zero(t, client.End(patience), "%s", &client.Err)
+	require.Zero(t, server.End(patience), "%s", &server.Err)
+	require.Contains(t, client.Out.String(), "shm/memory")
 }
 
 // deniedRing starts an example whose processes are all under the denial.
@@ -229,11 +265,15 @@ func deniedOne(t *testing.T, d denial, errno syscall.Errno) {
 	v.say(hex.EncodeToString(allocated.Key()))
 	require.Equal(t, "<nil>", v.hear())
 	v.say(hex.EncodeToString(own.Key()))
-	if answer := v.hear(); d.noCopy {
+	switch answer := v.hear(); {
+	case d.noWrite:
+		require.Equal(t, "put to ", answer[:7])
+		require.Contains(t, answer, "unsupported operation")
+	case d.noCopy:
 		require.Contains(t, answer, "process_vm")
 		require.Contains(t, answer, errno.Error())
 		t.Log(answer)
-	} else {
+	default:
 		require.Equal(t, "<nil>", answer)
 	}
 	r := s.w.TagRecv(make([]byte, 8), tagNever, allBits).Tie(e)

@@ -152,7 +152,7 @@ func (w *thread) prefetchDone(i uint32, st ucs.Status) bool {
 		n := int(f.n) + wire.WordHeaderLen(f.word)
 		kept = w.dispatch(f.rx, f.word, w.pool.Bytes(f.chunk)[:n:n], amStorage{kind: storagePool, chunk: f.chunk})
 	}
-	if !kept {
+	if !kept && st != ucs.BufferExposed {
 		w.freeBudgeted(f.chunk)
 	}
 	if st != ucs.Closed {

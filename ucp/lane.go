@@ -3,6 +3,7 @@ package ucp
 import (
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/goucx/goucx/config"
@@ -172,14 +173,8 @@ func (r rndvThresh) of(host [16]byte) config.Optional[config.Bytes] {
 // setIface makes l a lane of an iface, to a peer's iface of this domain.
 func (l *lane) setIface(wi *workerIface, domain uint8, thresh config.Optional[config.Bytes]) {
 	a := wi.iface.Attr()
-	rndvThresh := uint64(thresh.Or(autoRndvThresh))
-	l.maxHeapEager, l.maxAllocEager = rndvThresh, rndvThresh
-	if thresh.Auto && a.FetchHeap > 0 {
-		l.maxHeapEager = uint64(a.FetchHeap) - 1
-	}
-	if thresh.Auto && a.FetchAllocated > 0 {
-		l.maxAllocEager = min(l.maxHeapEager, uint64(a.FetchAllocated)-1)
-	}
+	rndvThresh, heap, alloc := eagerLimits(a, thresh)
+	l.maxHeapEager, l.maxAllocEager = heap, alloc
 	l.iface, l.domain = uint32(wi.index), domain
 	l.ifaceMaxShort, l.maxBcopy, l.zcopy = a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
 	fast := int(min(uint64(a.AM.Short), rndvThresh))
@@ -191,6 +186,76 @@ func (l *lane) setIface(wi *workerIface, domain uint8, thresh config.Optional[co
 		l.amFast = -1
 	}
 	l.update()
+}
+
+// eagerLimits returns the lengths of the longest messages that are sent eagerly over an iface with attributes a: of
+// messages as such, and of tag messages in memory of the program and in memory of Context.Allocate.
+func eagerLimits(a *uct.IfaceAttr, thresh config.Optional[config.Bytes]) (limit, heap, alloc uint64) {
+	limit = uint64(thresh.Or(autoRndvThresh))
+	heap = limit
+	if f := a.Fetch.Heap.From; thresh.Auto && f > 0 {
+		heap = min(limit, uint64(f)-1)
+	}
+	alloc = heap
+	if f := a.Fetch.Allocated.From; thresh.Auto && f > 0 {
+		alloc = min(heap, uint64(f)-1)
+	}
+	return limit, heap, alloc
+}
+
+// MessagePath is how messages of some lengths get to a peer on this host, and why so.
+type MessagePath struct {
+	// Kind is "tag" or "am". Memory is that of the message: "heap", of the program, or "allocated", by Context.Allocate.
+	Kind, Memory string
+	// Min and Max are the lengths in bytes; math.MaxUint64: without bound.
+	Min, Max uint64
+	// Way and Reason are for people.
+	Way, Reason string
+}
+
+// MessagePaths returns how messages get to a peer on this host, over an iface with attributes a: by kind, memory and
+// ascending lengths. It returns nil for a transport whose peers do not fetch messages.
+func MessagePaths(s *config.Set, a *uct.IfaceAttr) (paths []MessagePath) {
+	if a.Fetch.Heap.Way == "" {
+		return nil
+	}
+	thresh := rowRndvThresh.Get(s).Intra
+	limit, heap, alloc := eagerLimits(a, thresh)
+	general := ""
+	for v := range s.All() {
+		if v.Name == rowRndvThresh.Name() {
+			general = fmt.Sprintf("%s%s=%s (%v)", config.Prefix, v.Name, v.Text, v.Origin)
+		}
+	}
+	for _, m := range []struct {
+		kind, memory string
+		eager        uint64
+		fetch        *uct.Fetch
+	}{
+		{"tag", "heap", heap, &a.Fetch.Heap},
+		{"tag", "allocated", alloc, &a.Fetch.Allocated},
+		{"am", "heap", limit, &a.Fetch.Heap},
+		{"am", "allocated", limit, &a.Fetch.Allocated},
+	} {
+		add := func(first, last uint64, way, reason string) {
+			paths = append(paths, MessagePath{m.kind, m.memory, first, last, way, reason})
+		}
+		reason := general
+		if m.eager < limit {
+			reason = m.fetch.Setting
+		}
+		add(0, m.eager, "at once, through the ring", reason)
+		if m.eager == math.MaxUint64 {
+			continue
+		}
+		next := m.eager + 1
+		if next < fetchMin {
+			add(next, fetchMin-1, "when its receiver requests it, through the ring", "it arrives sooner so than by a copy between the processes")
+			next = fetchMin
+		}
+		add(next, math.MaxUint64, m.fetch.Way, m.fetch.Reason)
+	}
+	return paths
 }
 
 // enterLane changes the state of lane i.

@@ -143,7 +143,9 @@ func (r Request) look() (ended bool, err error) {
 
 // Cancel completes a send or a receive at once with ErrCanceled, whatever the peer does.
 // The caller then owns the buffer. Only if a device is copying the message between the two
-// buffers, both requests complete when that copy has ended. A message that was sent
+// buffers, both requests complete when that copy has ended. A receive into memory that the
+// sender, in another process of this host, maps ends with ErrBufferExposed if the sender was
+// stopped inside of a copy: at most 32 KB of the buffer may change later. A message that was sent
 // completely may still be received. A message that was sent in part fails its receive, and
 // a receive that is canceled in the middle of its message fails the send. Put, get,
 // atomics, flush and fence ignore Cancel. It is harmless to call it late or twice.

@@ -349,7 +349,11 @@ func (w *thread) cancelFetch(i uint32) bool {
 		return false
 	}
 	x := request.As[readOp](&w.slab.Slots[c])
-	if !x.fetches || x.receive != w.slab.ID(i) || w.rxConns[r.rx].iface.fetcher.CancelFetch(w.slab.Token(c)) != ucs.OK {
+	if !x.fetches || x.receive != w.slab.ID(i) {
+		return false
+	}
+	if w.rxConns[r.rx].iface.fetcher.CancelFetch(w.slab.Token(c), false) != ucs.OK {
+		r.recv = recvRevoked
 		return false
 	}
 	lane := x.Lane
@@ -364,15 +368,24 @@ func (w *thread) cancelFetch(i uint32) bool {
 func (rx *rxConn) fetchCompleted(i uint32, lane uint32, st ucs.Status) {
 	w := rx.w
 	r := request.As[recvOp](&w.slab.Slots[i])
-	canceled := r.recv == recvCanceled
+	was := r.recv
 	r.recv, r.received = recvRequested, 0
 	switch {
 	case st == ucs.OK:
 		w.control(lane, control{id: wire.ReadDone, hdr: r.senderID})
 		w.dataReceived(i)
+	case st == ucs.BufferExposed:
+		rx.reject(r.senderID, ucs.Canceled, "its receive was canceled")
+		if err := w.slab.errs[i]; err != nil {
+			w.slab.saveErr(i, fmt.Errorf("%w: %w", ErrBufferExposed, err))
+		}
+		w.completeFetch(i, st)
 	case w.slab.errs[i] != nil: // the sender has aborted the message
 		w.completeFetch(i, ucs.PeerFailed)
-	case canceled:
+	case was == recvCanceled:
+		w.completeFetch(i, ucs.Canceled)
+	case was == recvRevoked:
+		rx.reject(r.senderID, ucs.Canceled, "its receive was canceled")
 		w.completeFetch(i, ucs.Canceled)
 	case st == ucs.Unsupported:
 		rx.reply(control{id: wire.RTR, hdr: r.senderID, n: wire.RTRLen, a: w.slab.ID(i), b: min(r.length, uint64(len(w.slab.Bufs[i])))})

@@ -40,6 +40,7 @@ const (
 	recvAwaitsKey                  // it has requested the key of the sender's memory, or the data
 	recvReading                    // the sender's memory is read: only the end of the read completes it
 	recvCanceled                   // as recvReading, and the sender has canceled the message
+	recvRevoked                    // as recvReading, and the program has canceled the receive
 )
 
 // requested reports whether the receive waits for the sender's next message.

@@ -83,6 +83,17 @@ func (w *Worker) closeEndpoints() error {
 	}
 	w.t.lock()
 	defer w.t.unlock()
+	for i := range w.t.slab.Slots {
+		s := &w.t.slab.Slots[i]
+		if s.State != request.StateLive || s.Op != request.RndvRead || !request.As[readOp](s).fetches {
+			continue
+		}
+		rx := w.t.rxConns[request.As[recvOp](&w.t.slab.Slots[uint32(request.As[readOp](s).receive)]).rx]
+		if rx.iface.fetcher.CancelFetch(w.t.slab.Token(uint32(i)), true) != ucs.OK {
+			errs = append(errs, fmt.Errorf("close: a stopped peer may still write to the buffer of a receive: %w", ErrBufferExposed))
+			w.t.end(uint32(i), ucs.BufferExposed)
+		}
+	}
 	w.t.endAll(ucs.Closed)
 	for i := 1; i < len(w.t.lanes); i++ {
 		if l := &w.t.lanes[i]; l.ep != nil {

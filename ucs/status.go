@@ -47,6 +47,8 @@ const (
 	Timeout
 	// Rejected: the peer rejected the message.
 	Rejected
+	// BufferExposed: the operation has ended, and the peer may still write to its buffer.
+	BufferExposed
 
 	numStatus
 )
@@ -69,7 +71,7 @@ var (
 	ErrTimeout      = errors.New("timed out")
 	ErrRejected     = errors.New("rejected by the peer")
 	// ErrBufferExposed: a peer may still write into the memory that the call would
-	// release. No Status maps to it.
+	// release, or whose operation has ended.
 	ErrBufferExposed = errors.New("buffer stays exposed to peers")
 )
 
@@ -94,6 +96,8 @@ var statuses = [numStatus]struct {
 	Unreachable:  {"Unreachable", "unreachable", ErrUnreachable},
 	Timeout:      {"Timeout", "timed out", ErrTimeout},
 	Rejected:     {"Rejected", "rejected", ErrRejected},
+
+	BufferExposed: {"BufferExposed", "buffer exposed", ErrBufferExposed},
 }
 
 // String returns the status in lower-case words.

@@ -133,9 +133,21 @@ type IfaceAttr struct {
 	AccessErrorFatal bool
 	// Estimate is what lane selection compares.
 	Estimate Estimate
-	// FetchHeap and FetchAllocated are the lengths in bytes from which a message takes less time if the peer fetches it
-	// (Exposer): from memory of the program, and from memory of Domain.Allocate. 0: it never does.
-	FetchHeap, FetchAllocated int
+	// Fetch are the messages that take less time if the peer fetches them (Exposer).
+	Fetch FetchAttr
+}
+
+// FetchAttr says which messages a peer fetches, and how: from memory of the program, and from memory of Domain.Allocate.
+type FetchAttr struct{ Heap, Allocated Fetch }
+
+// Fetch says from which length on a message takes less time if the peer fetches it. The texts are for people.
+type Fetch struct {
+	// From is the length in bytes; 0: no message is sent so for that reason.
+	From int
+	// Setting has the setting that decides about From, its value and its origin.
+	Setting string
+	// Way is how the data of a message that is announced gets to its receiver, and Reason why so.
+	Way, Reason string
 }
 
 // DomainAttr describes the capabilities of a memory domain.

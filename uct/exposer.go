@@ -34,8 +34,11 @@ type Fetcher interface {
 	//   - Canceled: the exposure was withdrawn, or the connection has ended. The peer's notification or
 	//     HandleFailure tells which.
 	//   - RemoteAccess: the memory, or dst, is not accessible any more. The contents of dst are undefined.
+	//   - BufferExposed: the fetch was canceled or has failed, and the peer, which is stopped, may still write to dst.
 	Fetch(rxConn uint32, id, n uint64, dst []byte, m Mem, t Token) Status
 	// CancelFetch ends the fetch with token t. OK: it has ended, without an Event, and the library does not
-	// own its buffer any more. Busy: the peer may write to the buffer for some time. The Event follows.
-	CancelFetch(t Token) Status
+	// own its buffer any more. Busy: the peer may write to the buffer for some time. The Event follows, within
+	// the time that the close of registered memory waits for peers. With wait, CancelFetch waits so long
+	// itself; Busy then means what BufferExposed does, and no Event follows.
+	CancelFetch(t Token, wait bool) Status
 }

@@ -2,11 +2,15 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucs/platform"
+	"github.com/goucx/goucx/wireup"
 )
 
 // why prints --why: what is refused, why, and what remains.
@@ -23,7 +27,8 @@ func (t *tool) why() (err error) {
 	defer func() { err = errors.Join(err, l.local.close()) }()
 	refused, below := refusals(l.refused), l.outranked()
 	unused := unusedViews(set.Unused())
-	t.document["refused"] = map[string]any{"peer": l.peer, "refused": refused, "outranked": below, "system": forbidden, "unused": unused}
+	over, paths := l.messagePaths(set)
+	t.document["refused"] = map[string]any{"messages": paths, "peer": l.peer, "refused": refused, "outranked": below, "system": forbidden, "unused": unused}
 	if t.json {
 		return nil
 	}
@@ -44,6 +49,14 @@ func (t *tool) why() (err error) {
 	if len(l.chosen()) == 0 {
 		t.line("    none: this peer cannot be reached")
 	}
+	if len(paths) > 0 {
+		t.line("")
+		t.line("How messages get to this peer over %s, by the memory that they are sent from", over)
+		t.line("")
+		for _, p := range paths {
+			t.line("    %s", p)
+		}
+	}
 	t.line("")
 	t.line("What the system forbids or limits")
 	t.line("")
@@ -59,6 +72,41 @@ func (t *tool) why() (err error) {
 	}
 	t.line("")
 	return err
+}
+
+// pathView is a ucp.MessagePath with JSON field names. Max is left out where there is no bound.
+type pathView struct {
+	Kind   string `json:"kind"`
+	Memory string `json:"memory"`
+	Min    uint64 `json:"min"`
+	Max    uint64 `json:"max,omitempty"`
+	Way    string `json:"way"`
+	Reason string `json:"reason"`
+}
+
+func (p pathView) String() string {
+	last := "(inf)"
+	if p.Max != 0 {
+		last = fmt.Sprint(p.Max)
+	}
+	return fmt.Sprintf("%-3s %-9s %-14s %s: %s", p.Kind, p.Memory, fmt.Sprintf("%d..%s", p.Min, last), p.Way, p.Reason)
+}
+
+// messagePaths returns how messages get to the peer, and transport and device by which.
+func (l *lanes) messagePaths(set *config.Set) (over string, paths []pathView) {
+	paths = []pathView{}
+	c, ok := l.plan.Best(wireup.ForAM)
+	if !ok {
+		return "", paths
+	}
+	for _, p := range ucp.MessagePaths(set, l.local.ifaces[c.Local].Attr) {
+		v := pathView(p)
+		if v.Max == math.MaxUint64 {
+			v.Max = 0
+		}
+		paths = append(paths, v)
+	}
+	return l.name(c.Local), paths
 }
 
 // unusedView is a config.Unused with JSON field names.

@@ -19,6 +19,8 @@ const (
 	LastData                   // the last piece is about to be sent
 	Piece                      // a piece of a message that is copied from memory to memory is claimed
 	Help                       // as Piece, by the owner of the message
+	PieceCopied                // such a piece is copied, the next one not claimed
+	HelpCopied                 // as PieceCopied, by the owner of the message
 	Grow                       // a larger ring is created, the other side not yet notified
 	Unmap                      // an idle connection is about to be unmapped
 	Armed                      // the armed word is set, the rings not yet checked again
@@ -28,7 +30,7 @@ const (
 
 var names = [NumPoints]string{
 	"connect", "accept", "reserve", "half copied", "before publish", "after publish",
-	"rts", "rtr", "data", "last data", "piece", "help", "grow", "unmap", "armed", "closing",
+	"rts", "rtr", "data", "last data", "piece", "help", "piece copied", "help copied", "grow", "unmap", "armed", "closing",
 }
 
 // String returns the point's name, as used in GOUCX_FAULT.

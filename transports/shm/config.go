@@ -31,14 +31,20 @@ var (
 		"How often a polling worker looks at every connection, whatever the doorbells say. inf: never.")
 	socketDir = config.New("SHM_SOCKET_DIR", "", config.String(), "directory",
 		"Where workers create their sockets, for containers that share a directory but no network namespace. empty: the abstract namespace.")
-	singleCopy = config.New("SHM_SINGLE_COPY", "auto", config.Enum("auto", "none"), "",
-		"How the data of a message above UCX_RNDV_THRESH gets to its receiver. auto: by one copy from memory to memory, where the system permits it; none: through the ring, which takes two copies.")
+	singleCopy = config.New("SHM_SINGLE_COPY", "auto", config.Enum("auto", "mapped", "cma", "none"), "",
+		"How a receiver copies a message that it fetches. auto: from a mapping of memory of Context.Allocate, by system calls from other memory. mapped: by the former alone. cma: by system calls alone, as process_vm_readv. none: no message is fetched; its data takes two copies, through the ring.")
+	cooperativeCopy = config.New("SHM_COOPERATIVE_COPY", "y", config.Bool(), "",
+		"The sender of a message that is fetched copies some of its pieces of 32k while it polls. n: the receiver copies all, for comparison.")
+	fetchThresh = config.New("SHM_FETCH_THRESH", "6k", config.Size(1<<10, config.Inf), "bytes",
+		"Longest tag message that is sent through the ring; the receiver fetches a longer one. It counts where UCX_RNDV_THRESH is auto. ucx_perftest --calibrate shm measures it.")
+	fetchMappedThresh = config.New("SHM_FETCH_MAPPED_THRESH", "3k", config.Size(1<<10, config.Inf), "bytes",
+		"The same of a message in memory of Context.Allocate, where it is less than UCX_SHM_FETCH_THRESH.")
 )
 
 // settings are the configuration variables of this transport.
 var settings = config.Table{
 	Section:  "shm",
-	Settings: []config.Setting{ringCells, ringSize, ringMaxSize, maxPairs, rescan, socketDir, singleCopy},
+	Settings: []config.Setting{ringCells, ringSize, ringMaxSize, maxPairs, rescan, socketDir, singleCopy, cooperativeCopy, fetchThresh, fetchMappedThresh},
 }
 
 // cellCount returns a parser that accepts a power of two from minCells to maxCells.

@@ -346,8 +346,11 @@ func (e *ep) attachPeer(h connMsg, pageFD, wakeFD int) error {
 		return errors.Join(err, seg.Close())
 	}
 	e.peerPage, e.peerSlot, e.peerEvent = in, int(h.slot), ev
-	if h.features&e.f.features&featureCopies == 0 {
+	switch {
+	case h.features&e.f.features&featureCopies == 0:
 		e.copies.state = copiesRefused
+	case e.f.copies&copiesByRead == 0:
+		e.copies.state = copiesMapped
 	}
 	e.needsBarrier = (e.f.fenceFlag|h.flags)&flagFence != 0
 	e.rx.SetFence(e.needsBarrier)

@@ -212,7 +212,7 @@ func (e *ep) disconnect() (err error) {
 // release frees all resources of the connection.
 func (e *ep) release() error {
 	e.Life.Step(conn.Release)
-	err := e.disconnect()
+	err := errors.Join(e.releaseCopies(), e.disconnect())
 	e.detachTx()
 	e.detachRx()
 	for _, p := range e.pairs {
@@ -222,7 +222,6 @@ func (e *ep) release() error {
 		e.f.mappedConns--
 	}
 	e.pairs, e.deferred = nil, nil
-	err = errors.Join(err, e.releaseCopies())
 	if e.f.connecting[e.peer] == e {
 		delete(e.f.connecting, e.peer)
 	}

@@ -2,12 +2,12 @@ package shm
 
 import (
 	"errors"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -21,32 +21,25 @@ var (
 	_ uct.WordPoller = (*iface)(nil)
 )
 
-// A message is fetched from these lengths on. On the machine of docs/perf a fetch took 0.7 us from allocated memory and
-// 1.5 us from the heap at 4 KB, and a message through the ring 0.55 us at 2 KB, 1.3 us at 4 KB, 1.8 us at 8 KB.
-const (
-	fetchAllocated = 3<<10 + 1
-	fetchHeap      = 6<<10 + 1
-)
-
-// copyError is the reason why the system permits no copies between processes. Whether it permits them for a peer is
-// known after the first one.
-var copyError = sync.OnceValue(platform.TryCopy)
-
 // fetch is a message that is being copied from the peer's memory.
 type fetch struct {
-	entry *copyEntry // nil: the copy has not begun
-	id, n uint64     // the exposure, and the length of its memory
-	addr  uint64
-	src   regionRef // that holds the message
-	dst   []byte
-	mem   uct.Mem // the registration of dst
-	token uct.Token
-	own   uint64 // pieces that this side has claimed
-	done  uint64 // copyEntry.done when the copy began
-	guard uint64 // address of the guard page
-	// claimed is the number of pieces that were claimed when the fetch was canceled or withdrawn, and its
-	// end is not reported because the peer may be copying one of them. 0: it was not.
-	claimed uint64
+	entry     *copyEntry // nil: the copy has not begun
+	id, n     uint64     // the exposure, and the length of its memory
+	addr      uint64
+	src       regionRef // that holds the message
+	mapped    bool      // this side maps the message
+	dst       []byte
+	mem       uct.Mem // the registration of dst
+	token     uct.Token
+	own       uint64    // pieces that this side has claimed
+	done      uint64    // copyEntry.done when the copy began
+	guard     uint64    // address of the guard page
+	dstRegion regionRef // that holds the buffer, and the peer maps
+	// claimed is the number of pieces that were claimed when the fetch was revoked, and its end is not reported
+	// because the peer may be copying one of them. 0: it was not. result is the status of that end.
+	claimed   uint64
+	result    uct.Status
+	revokedAt ucs.Time
 }
 
 // Fetch: see uct.Fetcher. It copies the first piece, unless an earlier copy from the peer is in progress.
@@ -105,18 +98,24 @@ func (f *iface) continueFetch(e *ep) int {
 }
 
 // CancelFetch: see uct.Fetcher.
-func (f *iface) CancelFetch(t uct.Token) uct.Status {
+func (f *iface) CancelFetch(t uct.Token, wait bool) uct.Status {
 	for _, e := range f.fetching {
 		for i := range e.copies.fetches {
 			x := &e.copies.fetches[i]
 			if x.token != t {
 				continue
 			}
-			if x.revoke(); !x.settle(e, settleSpin) {
-				return ucs.Busy
+			st, limit := ucs.OK, settleSpin
+			if x.revoke(ucs.Canceled); wait {
+				limit = f.d.drainTime()
 			}
-			f.removeFetch(e, i)
-			return ucs.OK
+			if !x.settle(e, limit) {
+				st = ucs.Busy
+			}
+			if st == ucs.OK || wait {
+				f.removeFetch(e, i)
+			}
+			return st
 		}
 	}
 	return ucs.OK
@@ -141,8 +140,7 @@ func (f *iface) removeFetch(e *ep, i int) {
 // endFetches ends all copies from the peer of e, because the connection has ended. It returns their number.
 func (f *iface) endFetches(e *ep) (n int) {
 	for ; len(e.copies.fetches) > 0; n++ {
-		e.copies.fetches[0].end(e)
-		f.endFetch(e, 0, ucs.Canceled)
+		f.endFetch(e, 0, e.copies.fetches[0].end(e))
 	}
 	return n
 }
@@ -151,37 +149,46 @@ func (f *iface) endFetches(e *ep) (n int) {
 func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
 	switch {
 	case x.claimed > 0:
-		if !x.settle(e, 0) {
-			return ucs.InProgress, false
-		}
-		return ucs.Canceled, false
+		return x.ending(e), false
 	case x.entry == nil:
 		if st := x.begin(e); st != ucs.OK {
 			return st, false
 		}
 	}
 	c, length := x.entry, uint64(len(x.dst))
+	total := piecesOf(length)
 	s := c.load()
-	for ; s.step() == entryCopying && s.belongs(x.id) && s.pieces()*pieceSize < length; s = c.load() {
-		if !c.change(s, s+1) {
+	for ; s.step() == entryCopying && s.belongs(x.id) && s.pieces() < total; s = c.load() {
+		n := uint64(1)
+		if !x.mapped {
+			n = runOf(total, s.peers(), total-s.pieces())
+		}
+		if !c.change(s, s+copyState(n)*peersPiece) {
 			continue
 		}
-		x.own++
+		x.own += n
 		fault.At(fault.Piece)
-		off := s.pieces() * pieceSize
-		if st := e.readPeer(x.dst[off:min(off+pieceSize, length)], x.addr+off, x.src); st != ucs.OK {
-			x.end(e)
-			return st, true
+		off := s.peers() * pieceSize
+		if st := e.readPeer(x.dst[off:min(off+n*pieceSize, length)], x.addr+off, x.src); st != ucs.OK {
+			x.revoke(st)
+			return x.ending(e), true
 		}
 		copied = true
-		if off+pieceSize < length {
+		fault.At(fault.PieceCopied)
+		if s.pieces()+n < total {
 			return ucs.InProgress, true
 		}
 	}
 	if s.step() != entryCopying || !s.belongs(x.id) { // withdrawn; the owner copies no piece then
 		return ucs.Canceled, copied
 	}
-	if x.own+c.done.Load()-x.done < (length+pieceSize-1)/pieceSize {
+	got := x.own + c.done.Load() - x.done
+	if s.pieces() != total || got > total {
+		e.f.stats.Inc(statGarbage)
+		e.f.FailLater(e, conn.PeerFailed("it wrote an impossible number of pieces"))
+		return ucs.Canceled, copied
+	}
+	if got < total {
 		return ucs.InProgress, copied // the owner copies the last one
 	}
 	switch {
@@ -213,33 +220,46 @@ func (x *fetch) begin(e *ep) uct.Status {
 	if s.step() != entryExposed || c.length != x.n || !s.belongs(x.id) {
 		return ucs.Unsupported
 	}
-	if b, st := e.peerMemory(src, addr, x.n); st != ucs.OK {
+	b, st := e.peerMemory(src, addr, x.n)
+	switch {
+	case st != ucs.OK:
 		return st
-	} else if b == nil && (e.copies.state != copiesAllowed || e.pid == 0) {
+	case b != nil:
+	case e.copies.state == copiesAllowed && e.pid == 0:
+		e.refuseCalls(errNoPID)
+		return ucs.Unsupported
+	case e.copies.state != copiesAllowed:
 		return ucs.Unsupported
 	}
 	if now := ucs.Now(); e.pidfd >= 0 && now.Sub(e.copies.checkedAt) >= aliveFor {
-		if hungUp(e.pidfd) {
+		if hungUp(e.pidfd, unix.POLLIN) {
 			return ucs.Canceled
 		}
 		e.copies.checkedAt = now
 	}
-	c.dstRegion = e.share(x.mem)
-	x.done, x.guard = c.done.Load(), e.copies.guardAddress()
+	x.dstRegion = e.share(x.mem)
+	c.dstRegion = x.dstRegion
+	x.done = c.done.Load()
+	if e.copies.state == copiesAllowed {
+		x.guard = e.copies.guardAddress()
+	}
 	c.dst, c.want, c.guard = addressOfBytes(x.dst), uint64(len(x.dst)), x.guard
 	if !c.change(s, s&^stepMask|entryCopying) {
 		return ucs.Unsupported
 	}
-	x.entry, x.addr, x.src = c, addr, src
-	if len(x.dst) > pieceSize {
+	x.entry, x.addr, x.src, x.mapped = c, addr, src, b != nil
+	if len(x.dst) > pieceSize && e.f.copies&copiesByBoth != 0 {
 		t.active().Store(uint64(i + 1))
 	}
 	return ucs.OK
 }
 
-// revoke has no further piece of the fetch copied.
-func (x *fetch) revoke() {
-	if x.entry == nil || x.claimed > 0 {
+// revoke has no further piece of the fetch copied, which ends with st.
+func (x *fetch) revoke(st uct.Status) {
+	if x.claimed > 0 {
+		return
+	}
+	if x.result = st; x.entry == nil {
 		return
 	}
 	s := x.entry.load()
@@ -247,15 +267,28 @@ func (x *fetch) revoke() {
 		s = x.entry.load()
 	}
 	if s.step() == entryCopying && s.belongs(x.id) { // otherwise the owner has withdrawn it, and copies no piece
-		x.claimed = s.pieces()
+		x.claimed, x.revokedAt = s.pieces(), ucs.Now()
 	}
 }
 
-// end revokes the fetch, which has failed, and waits until the peer copies no piece of it.
-func (x *fetch) end(e *ep) {
-	if x.revoke(); !x.settle(e, mapped.CloseWait) {
-		e.f.d.logf("a peer may still write to the buffer of a failed receive", ucs.ErrBufferExposed)
+// ending returns the status of a fetch that was revoked, InProgress while the peer may be copying a piece of it.
+func (x *fetch) ending(e *ep) uct.Status {
+	switch {
+	case x.settle(e, 0):
+		return x.result
+	case ucs.Now().Sub(x.revokedAt) < e.f.d.drainTime():
+		return ucs.InProgress
 	}
+	return ucs.BufferExposed
+}
+
+// end revokes the fetch, whose connection ends, and waits until the peer copies no piece of it. It returns the
+// status of the fetch.
+func (x *fetch) end(e *ep) uct.Status {
+	if x.revoke(ucs.Canceled); !x.settle(e, e.f.d.drainTime()) {
+		return ucs.BufferExposed
+	}
+	return x.result
 }
 
 // settleSpin is how long a cancel waits for a piece that the peer is copying.
@@ -276,7 +309,10 @@ func (x *fetch) settle(e *ep, limit time.Duration) bool {
 		if x.guard == e.copies.guardAddress() {
 			e.breakGuard()
 		}
-		if e.pidfd >= 0 && hungUp(e.pidfd) || x.entry.dstRegion == (regionRef{}) && platform.Stopped(e.pid) {
+		switch {
+		case e.pidfd >= 0 && hungUp(e.pidfd, unix.POLLIN), e.pidfd < 0 && e.sock != nil && hungUp(e.sock.FD(), 0):
+			return true
+		case x.dstRegion == (regionRef{}) && platform.Stopped(e.pid):
 			return true
 		}
 		if ucs.Now().Sub(start) >= limit {
@@ -318,9 +354,13 @@ func (e *ep) breakGuard() {
 // readPeer copies from address addr of the peer's process, in region ref.
 func (e *ep) readPeer(p []byte, addr uint64, ref regionRef) uct.Status {
 	b, st := e.peerMemory(ref, addr, uint64(len(p)))
-	if st != ucs.OK || b != nil {
-		copy(p, b)
+	switch {
+	case b != nil && !copyAcross(p, b):
+		return ucs.RemoteAccess
+	case st != ucs.OK || b != nil:
 		return st
+	case e.pid == 0: // the region is not mapped any more
+		return ucs.Unsupported
 	}
 	_, err := shmem.ProcessRead(e.pid, p, uintptr(addr))
 	switch {
@@ -332,10 +372,18 @@ func (e *ep) readPeer(p []byte, addr uint64, ref regionRef) uct.Status {
 		return ucs.RemoteAccess
 	}
 	if e.copies.state == copiesAllowed {
-		e.copies.state = copiesMapped
-		e.f.d.logf("messages are copied through the ring", err)
+		e.refuseCalls(err)
 	}
 	return ucs.Unsupported
+}
+
+// errNoPID: the peer has no process id here, or none that cannot become another process's unnoticed.
+var errNoPID = errors.New("the peer is in another pid namespace, or the system has no pidfd of it")
+
+// refuseCalls has further messages of the peer that are not in mapped memory go through the ring, because of err.
+func (e *ep) refuseCalls(err error) {
+	e.copies.state = copiesMapped
+	e.f.d.logf("messages are copied through the ring", err)
 }
 
 // aliveFor is how long the peer's process is taken to be alive after a check. Within this time the

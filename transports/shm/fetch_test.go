@@ -2,7 +2,9 @@ package shm
 
 import (
 	"bytes"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -151,8 +153,8 @@ func TestFetchCancel(t *testing.T) {
 		for range k {
 			x.b.continueFetches()
 		}
-		require.Equal(t, ucs.OK, x.b.CancelFetch(uct.Token(k)))
-		require.Equal(t, ucs.OK, x.b.CancelFetch(uct.Token(k)), "no such fetch")
+		require.Equal(t, ucs.OK, x.b.CancelFetch(uct.Token(k), false))
+		require.Equal(t, ucs.OK, x.b.CancelFetch(uct.Token(k), false), "no such fetch")
 		before := bytes.Clone(dst)
 		for range 10 {
 			x.b.continueFetches()
@@ -283,7 +285,7 @@ func (x *fetcher) stuck(k int) (c *copyEntry, dst []byte, guard uint64) {
 	}
 	c = x.ab.copies.own.at(x.ab.copies.own.find(id(k)))
 	s := c.load()
-	require.True(x.t, c.change(s, s+1))
+	require.True(x.t, c.change(s, s+ownersPiece))
 	guard = c.guard
 	x.ended = x.ended[:0]
 	return c, dst, guard
@@ -296,7 +298,7 @@ func TestFetchOwnerIsSlow(t *testing.T) {
 		x := newFetcher(t)
 		c, dst, guard := x.stuck(1)
 		if cancel {
-			require.Equal(t, ucs.Busy, x.b.CancelFetch(1))
+			require.Equal(t, ucs.Busy, x.b.CancelFetch(1, false))
 		}
 		for range 100 {
 			x.b.Progress(64)
@@ -354,9 +356,11 @@ func TestHelpGarbage(t *testing.T) {
 		"beyond the table": func() { own.active().Store(numEntries + 1) },
 		"huge":             func() { own.active().Store(1 << 63) },
 		"free entry":       func() { own.active().Store(uint64(own.find(id(1)) + 2)) },
-		"pieces":           func() { c.state.Store(state | 1<<31) },
+		"peer's pieces":    func() { c.state.Store(state | 8) },
+		"owner's pieces":   func() { c.state.Store(state | 9*uint64(ownersPiece)) },
+		"all pieces":       func() { c.state.Store(state | maxPieces | maxPieces*uint64(ownersPiece)) },
 		"another step":     func() { c.state.Store(uint64(generation(id(1)) | entryExposed)) },
-		"another exposure": func() { c.state.Store(state + 1<<34) },
+		"another exposure": func() { c.state.Store(state + 1<<generationShift) },
 		"no guard":         func() { c.guard = 0 },
 		"bad guard":        func() { c.guard = 16; x.ab.copies.writes = false },
 		"nothing wanted":   func() { c.want = 0 },
@@ -376,4 +380,75 @@ func TestHelpGarbage(t *testing.T) {
 	c.state.Store(state)
 	require.Equal(t, 1, x.a.help())
 	require.Equal(t, id(1), c.failed.Load())
+}
+
+// TestFetchOwnerMapsAndStops: a peer that stops between its claim of a piece and the copy of it may write to the buffer
+// when it goes on, if it maps the buffer. The fetch ends nevertheless.
+func TestFetchOwnerMapsAndStops(t *testing.T) {
+	for name, end := range map[string]func(*fetcher) uct.Status{
+		"cancel": func(x *fetcher) uct.Status {
+			require.Equal(t, ucs.Busy, x.b.CancelFetch(1, false))
+			require.Equal(t, ucs.Busy, x.b.CancelFetch(1, false), "still so")
+			until(t, func() bool { return len(x.ended) > 0 }, x.b)
+			require.Len(t, x.ended, 1)
+			return x.ended[0].Status
+		},
+		"cancel, and wait": func(x *fetcher) uct.Status {
+			require.Equal(t, ucs.Busy, x.b.CancelFetch(1, true))
+			require.Empty(t, x.ended)
+			return ucs.BufferExposed
+		},
+		"the copy fails": func(x *fetcher) uct.Status {
+			x.ba.copies.fetches[0].addr, x.ba.copies.fetches[0].src = 16, regionRef{}
+			until(t, func() bool { return len(x.ended) > 0 }, x.b)
+			require.Len(t, x.ended, 1)
+			return x.ended[0].Status
+		},
+		"disconnect": func(x *fetcher) uct.Status {
+			x.b.Disconnect(x.ba.Source)
+			until(t, func() bool { return len(x.rb.failures) > 0 }, x.b)
+			require.Len(t, x.ended, 1)
+			return x.ended[0].Status
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := newFetcher(t)
+			x.b.d.closeWait = 20 * time.Millisecond
+			src, dst := text(4*pieceSize), allocated(t, x.b, 4*pieceSize, uct.MemRemote)
+			require.Equal(t, ucs.OK, x.ab.Expose(id(1), src, nil))
+			require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(1), uint64(len(src)), dst.Bytes(), dst, 1))
+			for x.ba.copies.fetches[0].entry == nil {
+				x.b.continueFetches()
+			}
+			c := x.ab.copies.own.at(x.ab.copies.own.find(id(1)))
+			s := c.load()
+			require.True(t, c.change(s, s+ownersPiece)) // the owner stops here
+			require.Equal(t, ucs.BufferExposed, end(x))
+			require.Empty(t, x.b.fetching)
+		})
+	}
+}
+
+// TestCopyAcross: memory that is not there any more ends no process.
+func TestCopyAcross(t *testing.T) {
+	page := unix.Getpagesize()
+	gone, err := unix.Mmap(-1, 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
+	require.NoError(t, err)
+	require.NoError(t, unix.Mprotect(gone[page:], unix.PROT_NONE))
+	file, err := os.CreateTemp(t.TempDir(), "")
+	require.NoError(t, err)
+	require.NoError(t, file.Truncate(int64(2*page)))
+	cut, err := unix.Mmap(int(file.Fd()), 0, 2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	require.NoError(t, err)
+	require.NoError(t, file.Truncate(int64(page)))
+	good := make([]byte, 2*page)
+	for name, bad := range map[string][]byte{"no access": gone, "truncated": cut} {
+		require.False(t, copyAcross(bad, good), name)
+		require.False(t, copyAcross(good, bad), name)
+		require.True(t, copyAcross(good[:page], bad), name)
+		require.True(t, copyAcross(bad[:page], good), name)
+		require.NoError(t, unix.Munmap(bad))
+	}
+	require.NoError(t, file.Close())
+	require.Zero(t, testing.AllocsPerRun(10, func() { copyAcross(good, good[page:]) }))
 }

@@ -76,7 +76,7 @@ type iface struct {
 	deferred          []*ep               // actions wait for the end of a reservation
 	pairRequests      []*ep               // need another ring pair
 	sparePairRequests []*ep               // empty; swapped with pairRequests
-	recheck           conn.Queue[*ep]     // no longer hot, or with messages left; service polls them
+	recheck           conn.Queue[*ep]     // no longer hot, or with messages left; passes poll them
 
 	listener   *shmem.Listener
 	epoll      *shmem.Epoll
@@ -93,10 +93,11 @@ type iface struct {
 
 	threads        int
 	state          ifaceState
-	eventSignalled bool              // event may be signalled
-	sleepID        uint32            // number of the last armed sleep, stored in the armed words
-	progressDepth  int               // nesting depth of callbacks
-	fenceFlag      uint8             // flagFence if membarrier is not available
+	eventSignalled bool   // event may be signalled
+	sleepID        uint32 // number of the last armed sleep, stored in the armed words
+	progressDepth  int    // nesting depth of callbacks
+	fenceFlag      uint8  // flagFence if membarrier is not available
+	copies         copyWays
 	features       protocol.Features // of this side's connection messages
 	scanInterval   time.Duration
 	scanStart      ucs.Time // start of the current scan of all connections
@@ -146,7 +147,9 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	if shmem.RegisterGlobal() != nil {
 		f.fenceFlag = flagFence
 	}
-	if singleCopy.Get(set) == "auto" {
+	fetch := uct.FetchAttr{}
+	f.copies, fetch = copiesOf(set)
+	if f.copies != 0 {
 		f.features = featureCopies
 	}
 	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
@@ -166,6 +169,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	}
 	n, whole := layout.MaxBulk(), uct.Limit{Short: math.MaxInt, Bcopy: math.MaxInt, MaxZcopy: math.MaxInt, MaxVec: maxVec}
 	f.attr = uct.IfaceAttr{
+		Fetch: fetch,
 		Ops: uct.OpsAM | uct.OpsPut | uct.OpsGet | uct.OpAtomics | uct.OpFlushLocal | uct.OpFlushRemote |
 			uct.OpFlushCancel | uct.OpFence | uct.OpPending | uct.OpCheck,
 		AM:     uct.Limit{Short: n, Bcopy: n, MaxZcopy: n, MaxVec: maxVec, MaxHeader: maxHeader},
@@ -176,12 +180,6 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 		AckMeansPlaced: true, PeerFailure: true,
 		// UCX's estimates for its mm transports.
 		Estimate: uct.Estimate{Dedicated: 15360 << 20, LatencyNS: 80, OverheadNS: 10},
-	}
-	if f.features&featureCopies != 0 {
-		f.attr.FetchAllocated = fetchAllocated
-		if copyError() == nil {
-			f.attr.FetchHeap = fetchHeap
-		}
 	}
 	f.deviceAddr = appendDeviceAddress(nil, f.dir)
 	_, _ = rand.Read(f.name[:]) // never fails

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -113,6 +114,9 @@ func (d *domain) OpenIface(i uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error
 	}
 	return openIface(d, i, c)
 }
+
+// drainTime returns how long an end waits for peers that access memory of this process.
+func (d *domain) drainTime() time.Duration { return cmp.Or(d.closeWait, mapped.CloseWait) }
 
 // countIfaces adds n to the number of open ifaces.
 func (d *domain) countIfaces(n int) {

@@ -282,12 +282,12 @@ func (f *cmaRegion) copy(p []byte, addr uint64, do func(int, []byte, uintptr) (i
 // alive reports whether the owner still runs, so that its process id is not reused yet.
 // The owner may exit right after the check. Reuse of its id between the check and the
 // copy is considered impossible.
-func (f *cmaRegion) alive() bool { return !hungUp(f.conn.FD()) }
+func (f *cmaRegion) alive() bool { return !hungUp(f.conn.FD(), unix.POLLIN) }
 
-// hungUp reports whether fd, a pidfd or a socket on which the peer sends nothing unrequested, shows
-// the end of the peer: any event is that.
-func hungUp(fd int) bool {
-	fds := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+// hungUp reports whether fd, a pidfd or a socket, shows the end of the peer: any event is that. events is POLLIN, or 0
+// for a socket on which the peer sends messages.
+func hungUp(fd int, events int16) bool {
+	fds := [1]unix.PollFd{{Fd: int32(fd), Events: events}}
 	for {
 		n, err := unix.Poll(fds[:], 0)
 		if err == unix.EINTR {

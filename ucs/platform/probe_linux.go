@@ -137,14 +137,11 @@ func (p pair) tryPeerPidfd(connected error) error {
 	return unix.Close(fd)
 }
 
-// TryCopy reads memory of this process as that of another one. It returns the reason if the system does not permit that.
-func TryCopy() error { return copySelf() }
-
-// tryCopy reads this process's own memory, which is always permitted if the system call is.
+// tryCopy tries the copies with this process's own memory, which are always permitted if the system calls are.
 // Whether Yama forbids access to other processes is only visible in its setting.
 func tryCopy() Feature {
-	f := featureOf(CrossProcessCopy, copySelf())
-	if scope := readLine("/proc/sys/kernel/yama/ptrace_scope"); f.Available && scope != "" && scope != "0" {
+	f := featureOf(CrossProcessCopy, errors.Join(copySelf(shmem.ProcessRead), copySelf(shmem.ProcessWrite)))
+	if scope := readLine(ptraceScope); f.Available && scope != "" && scope != "0" {
 		f.Reason = "between unrelated processes only with CAP_SYS_PTRACE: kernel.yama.ptrace_scope is " + scope
 	}
 	return f

@@ -26,4 +26,10 @@ func TryFDPassing() error { return fmt.Errorf("not used on %s: %w", runtime.GOOS
 func inode(string) uint64 { return 0 }
 
 // TryCopy returns ErrUnsupported.
-func TryCopy() error { return fmt.Errorf("not used on %s: %w", runtime.GOOS, ucs.ErrUnsupported) }
+func TryCopy() (read, write error) {
+	err := fmt.Errorf("not used on %s: %w", runtime.GOOS, ucs.ErrUnsupported)
+	return err, err
+}
+
+// OwnPIDNamespace returns false.
+func OwnPIDNamespace() bool { return false }
