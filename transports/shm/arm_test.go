@@ -80,7 +80,11 @@ func TestRoomWakesASender(t *testing.T) {
 	arm(t, a)
 	require.False(t, readable(t, a, 0))
 	b.Progress(1)
-	require.True(t, readable(t, a, patience), "one message's room is told at once")
+	require.False(t, readable(t, a, 0), "while messages are left, one's room is not worth a wake-up")
+	for range b.layout.Cells / 4 {
+		b.Progress(1)
+	}
+	require.True(t, readable(t, a, patience), "a quarter's room is told at once")
 	require.Equal(t, ucs.Busy, a.Arm(uct.EventSend))
 }
 

@@ -285,7 +285,7 @@ func (x *fetcher) stuck(k int) (c *copyEntry, dst []byte, guard uint64) {
 	}
 	c = x.ab.copies.own.at(x.ab.copies.own.find(id(k)))
 	s := c.load()
-	require.True(x.t, c.change(s, s+1))
+	require.True(x.t, c.change(s, s+ownersPiece))
 	guard = c.guard
 	x.ended = x.ended[:0]
 	return c, dst, guard
@@ -356,9 +356,11 @@ func TestHelpGarbage(t *testing.T) {
 		"beyond the table": func() { own.active().Store(numEntries + 1) },
 		"huge":             func() { own.active().Store(1 << 63) },
 		"free entry":       func() { own.active().Store(uint64(own.find(id(1)) + 2)) },
-		"pieces":           func() { c.state.Store(state | 1<<31) },
+		"peer's pieces":    func() { c.state.Store(state | 8) },
+		"owner's pieces":   func() { c.state.Store(state | 9*uint64(ownersPiece)) },
+		"all pieces":       func() { c.state.Store(state | maxPieces | maxPieces*uint64(ownersPiece)) },
 		"another step":     func() { c.state.Store(uint64(generation(id(1)) | entryExposed)) },
-		"another exposure": func() { c.state.Store(state + 1<<34) },
+		"another exposure": func() { c.state.Store(state + 1<<generationShift) },
 		"no guard":         func() { c.guard = 0 },
 		"bad guard":        func() { c.guard = 16; x.ab.copies.writes = false },
 		"nothing wanted":   func() { c.want = 0 },
@@ -420,7 +422,7 @@ func TestFetchOwnerMapsAndStops(t *testing.T) {
 			}
 			c := x.ab.copies.own.at(x.ab.copies.own.find(id(1)))
 			s := c.load()
-			require.True(t, c.change(s, s+1)) // the owner stops here
+			require.True(t, c.change(s, s+ownersPiece)) // the owner stops here
 			require.Equal(t, ucs.BufferExposed, end(x))
 			require.Empty(t, x.b.fetching)
 		})

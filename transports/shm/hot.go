@@ -79,7 +79,8 @@ func (f *iface) drainCold(e *ep, budget int) int {
 	return n
 }
 
-// drainDoorbells drains the connections whose doorbell words changed, of k words from index c.
+// drainDoorbells drains the connections whose doorbell words changed, of k words from index c. It takes at most budget
+// messages of each.
 func (f *iface) drainDoorbells(c, k, budget int) int {
 	n := 0
 	for i := c; i < c+k && i < len(f.doorbells); i++ {
@@ -90,8 +91,11 @@ func (f *iface) drainDoorbells(c, k, budget int) int {
 		f.lastDoorbells[i] = v
 		// Computed anew in each round: callbacks may have selected another page.
 		slot := f.currentPage*slotsPerPage + i
-		if slot < len(f.Slots) && f.Slots[slot] != nil {
-			n += f.drainCold(f.Slots[slot], max(budget-n, 1))
+		if slot >= len(f.Slots) {
+			continue
+		}
+		if e := f.Slots[slot]; e != nil && !e.Has(inRecheck) { // otherwise slowPass drains it
+			n += f.drainCold(e, budget)
 		}
 	}
 	return n

@@ -74,7 +74,7 @@ type iface struct {
 	deferred          []*ep               // actions wait for the end of a reservation
 	pairRequests      []*ep               // need another ring pair
 	sparePairRequests []*ep               // empty; swapped with pairRequests
-	recheck           conn.Queue[*ep]     // no longer hot, or with messages left; service polls them
+	recheck           conn.Queue[*ep]     // no longer hot, or with messages left; passes poll them
 
 	listener   *shmem.Listener
 	epoll      *shmem.Epoll

@@ -3,6 +3,7 @@ package shm
 import (
 	"sync/atomic"
 
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/uct"
 )
@@ -54,7 +55,7 @@ func (f *iface) passMore(budget int) int {
 	} else {
 		f.nextDoorbell = 0
 	}
-	if f.passes&(servicePasses-1) == 0 || f.serviceNeeded || len(f.waiting)|len(f.fetching)|len(f.exposing) != 0 {
+	if f.passes&(servicePasses-1) == 0 || f.serviceNeeded || len(f.waiting)|len(f.fetching)|len(f.exposing)|f.recheck.Len() != 0 {
 		return f.slowPass()
 	}
 	return 0
@@ -75,8 +76,9 @@ func (f *iface) hotHit(budget int) int {
 	return n + f.leave()
 }
 
-// drainHot begins with the next connection in each call, so that a busy peer does not
-// consume the whole budget.
+// drainHot begins with the next connection in each call, and takes at most a batch of each. It then polls a doorbell
+// word per message that it has delivered: so connections that are not hot have their turn as often as
+// the hot ones, however busy these are.
 func (f *iface) drainHot(budget int) int {
 	n := 0
 	if f.nextHot++; f.nextHot >= len(f.hot) {
@@ -87,9 +89,17 @@ func (f *iface) drainHot(budget int) int {
 		if j >= len(f.hot) {
 			j -= len(f.hot)
 		}
-		if j < len(f.hot) && n < budget && f.hot[j].rx.Ready() {
-			n += f.drain(f.hot[j], budget-n)
+		if j < len(f.hot) && f.hot[j].rx.Ready() {
+			n += f.drain(f.hot[j], budget)
 		}
+	}
+	if len(f.doorbells) != 0 {
+		c, words := f.nextDoorbell, (n+doorbellStride-1)/doorbellStride*doorbellStride
+		if c >= len(f.doorbells) {
+			c = 0
+		}
+		f.nextDoorbell = c + words
+		n += f.drainDoorbells(c, words, budget)
 	}
 	return n
 }
@@ -124,7 +134,8 @@ func (f *iface) leave() int {
 	return 0
 }
 
-// slowPass does the periodic work of passes: pending operations, copies and service.
+// slowPass does the periodic work of passes: pending operations, copies, service, and connections that are neither
+// hot nor have a new doorbell.
 //
 //go:noinline
 func (f *iface) slowPass() int {
@@ -145,7 +156,15 @@ func (f *iface) slowPass() int {
 	if f.serviceNeeded || f.passes&(servicePasses/4-1) == 0 {
 		n += f.service()
 	}
-	f.extraWork = f.serviceNeeded || len(f.waiting)|len(f.fetching)|len(f.exposing)|len(f.doorbells) != 0
+	if f.recheck.Len() != 0 {
+		for e := range f.recheck.Drain() {
+			n += f.drainCold(e, drainBatch)
+			if !e.Has(inRecheck) && !e.hot && e.Life != conn.Released && f.passes-e.demotedAt < recheckPasses {
+				f.recheck.Add(e)
+			}
+		}
+	}
+	f.extraWork = f.serviceNeeded || len(f.waiting)|len(f.fetching)|len(f.exposing)|len(f.doorbells)|f.recheck.Len() != 0
 	f.progressDepth--
 	return n
 }

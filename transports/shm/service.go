@@ -66,15 +66,6 @@ func (f *iface) service() int {
 		}
 	}
 	done := f.startReads()
-	// Connections that were demoted, and those with messages left after a batch.
-	for e := range f.recheck.Drain() {
-		done += f.drainCold(e, drainBatch)
-		if e.Has(inRecheck) {
-			f.serviceNeeded = true
-		} else if !e.hot && e.Life != conn.Released && f.passes-e.demotedAt < recheckPasses {
-			f.recheck.Add(e)
-		}
-	}
 	done += f.drainDoorbells(0, len(f.doorbells), uct.MaxBatch)
 	now := ucs.Now()
 	if now.Sub(f.servicedAt) >= serviceInterval {

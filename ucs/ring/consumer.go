@@ -158,8 +158,9 @@ func (c *Consumer) Prefetch(n int) {
 }
 
 // Release returns the memory of all consumed messages to the producer. It publishes once
-// per quarter of the cells or eighth of the bulk area, and at once if the producer waits
-// for room. In that case woke is true: the caller must wake the producer if it sleeps.
+// per quarter of the cells or eighth of the bulk area and, if the producer waits for room, when
+// no message is left. If the producer waits and Release publishes, woke is true: the caller must wake
+// the producer if it sleeps.
 //
 //gcassert:inline
 func (c *Consumer) Release() (woke bool) {
@@ -170,6 +171,10 @@ func (c *Consumer) Release() (woke bool) {
 func (c *Consumer) releaseSlow() bool {
 	if c.want >= c.publishAt {
 		c.publish()
+	} else if c.Ready() {
+		// A producer that sleeps would wake up for the room of a few messages, where it otherwise fills a
+		// quarter of the ring. The next calls publish.
+		return false
 	}
 	// This load follows the stores of publish. A producer sets waiting before its last
 	// Refresh, so either it sees these stores or this load sees waiting. Its Wait is a

@@ -76,7 +76,7 @@ func (p *Producer) Block() { p.blocked, p.limit = true, 0 }
 func (p *Producer) Unblock() { p.blocked = false }
 
 // SetWaiting publishes to the consumer whether this side waits for room. While it waits, the consumer
-// publishes what it consumed at once and wakes a sleeping producer. Wait is a full
+// wakes it when a quarter of the ring is free, or when no message is left. Wait is a full
 // barrier; it pairs with the load in Consumer.Release.
 func (p *Producer) SetWaiting(on bool) { atomic.StoreUint32(p.waiting, boolToUint32(on)) }
 

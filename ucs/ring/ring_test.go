@@ -241,6 +241,22 @@ func TestWaitingProducerHearsOfEachMessage(t *testing.T) {
 	require.False(t, c.Release())
 }
 
+// TestWaitingProducerIsWokenForAQuarter while messages are left, so that a sender that sleeps does not wake for a few cells.
+func TestWaitingProducerIsWokenForAQuarter(t *testing.T) {
+	p, c, _ := newPair(t, testLayout)
+	var m Message
+	for send(p, 0, 0, nil) {
+	}
+	p.SetWaiting(true)
+	for i := 1; i <= testLayout.Cells-1; i++ {
+		c.Next(&m)
+		woke := c.Release()
+		require.Equal(t, i%(testLayout.Cells/4) == 0 || i == testLayout.Cells-1, woke, "after %d messages", i)
+	}
+	require.True(t, p.Refresh())
+	require.Equal(t, p.head+p.size, p.limit)
+}
+
 func TestFitsAgreesWithReserve(t *testing.T) {
 	p, _, _ := newPair(t, testLayout)
 	for n := testLayout.MaxBulk(); n > InlineMax; n -= 100 {

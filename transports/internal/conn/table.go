@@ -201,8 +201,8 @@ func (t *Table[N, C]) ReportRxEnd(c C) int {
 
 // Queue is a list of connections without duplicates: Mark is set in the facts of its members.
 type Queue[C Connection] struct {
-	Mark Facts
-	list []C
+	Mark        Facts
+	list, spare []C
 }
 
 // Add appends c, unless it is a member.
@@ -219,12 +219,14 @@ func (q *Queue[C]) Len() int { return len(q.list) }
 func (q *Queue[C]) Drain() iter.Seq[C] {
 	return func(yield func(C) bool) {
 		list := q.list
-		q.list = nil
+		q.list, q.spare = q.spare[:0], nil
 		for _, c := range list {
 			c.conn().Drop(q.Mark)
 			if !yield(c) {
 				return
 			}
 		}
+		clear(list)
+		q.spare = list
 	}
 }
