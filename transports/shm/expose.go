@@ -206,7 +206,7 @@ func (e *ep) help() int {
 			}
 			x.writes = true
 		}
-		first = left - runOf(left-s.peers())
+		first = left - runOf(piecesOf(end), s.owners(), left-s.peers())
 	}
 	n := left - first
 	if !c.change(s, s+copyState(n)*ownersPiece) {

@@ -158,7 +158,7 @@ func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
 	for ; s.step() == entryCopying && s.belongs(x.id) && s.pieces() < total; s = c.load() {
 		n := uint64(1)
 		if !x.mapped {
-			n = runOf(total - s.pieces())
+			n = runOf(total, s.peers(), total-s.pieces())
 		}
 		if !c.change(s, s+copyState(n)*peersPiece) {
 			continue
