@@ -243,7 +243,7 @@ func copyCanceled(e *env) {
 				clobber(dst)
 				require.Equal(e, ok, c.exposer.Withdraw(id))
 			case ucs.Busy:
-				require.NotZero(e, passes%2, "nobody is stopped")
+				require.NotZero(e, passes%2, "no peer is stopped")
 				require.Equal(e, ucs.Canceled, c.fetched(t, st))
 				clobber(dst)
 			}
