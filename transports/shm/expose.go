@@ -79,7 +79,7 @@ func (e *ep) Expose(id uint64, buf []byte, m uct.Mem) uct.Status {
 	c.state.Store(uint64(generation(id) | entryExposed))
 	if x.exposed++; x.exposed == 1 && e.f.copies&copiesByBoth != 0 {
 		e.f.exposing = append(e.f.exposing, e)
-		e.f.extraWork = true
+		e.f.needPass()
 	}
 	return ucs.OK
 }

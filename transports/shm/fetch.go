@@ -16,7 +16,10 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
-var _ uct.Fetcher = (*iface)(nil)
+var (
+	_ uct.Fetcher    = (*iface)(nil)
+	_ uct.WordPoller = (*iface)(nil)
+)
 
 // fetch is a message that is being copied from the peer's memory.
 type fetch struct {
