@@ -38,21 +38,20 @@ const (
 	pieceSize   = 32 << 10
 )
 
-// copyEntry is an entry, in memory that two processes map.
+// copyEntry is an entry, in memory that two processes map. A message of one piece needs its first line alone.
 type copyEntry struct {
 	// Written by the owner.
 	id           uint64
 	addr, length uint64
-	src          regionRef // that holds the message
-	_            [24]byte
-
-	state atomic.Uint64 // a copyState
+	src          regionRef     // that holds the message
+	state        atomic.Uint64 // a copyState
 	// done is the number of pieces that the owner has copied since the table exists; failed is the last id of
 	// which it could not copy a piece.
 	done, failed atomic.Uint64
 	// Written by the peer: the buffer, the number of bytes to copy, and the address of its guard page, see copies.guard.
 	dst, want, guard uint64
 	dstRegion        regionRef // that holds the buffer
+	_                [24]byte
 }
 
 // regionRef names a region of its owner's domain that both sides map, see COPY_REGION: the slot in the domain's key
@@ -107,9 +106,17 @@ func (s copyState) belongs(id uint64) bool {
 // piecesOf returns the number of pieces of n bytes.
 func piecesOf(n uint64) uint64 { return (n + pieceSize - 1) / pieceSize }
 
-// runOf returns the number of adjacent pieces to claim for a copy by a system call, of which left are unclaimed. A
-// call costs as much as a quarter of a piece; at the end both sides shall be ready at the same time.
-func runOf(left uint64) uint64 { return min(max(left/8, 1), 4) }
+// maxRun is the number of pieces that a system call copies at most, so that a pass ends in some 10 us.
+const maxRun = 8
+
+// runOf returns the number of adjacent pieces that a side claims for a system call: up to its half of total, and half of
+// what is left thereafter. A call takes about 1 us in addition to its copy, and both sides shall end at the same time.
+func runOf(total, own, left uint64) uint64 {
+	if half := (total + 1) / 2; own < half {
+		return min(half-own, left, maxRun)
+	}
+	return min((left+1)/2, maxRun)
+}
 
 // load returns the state.
 func (c *copyEntry) load() copyState { return copyState(c.state.Load()) }
