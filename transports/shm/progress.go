@@ -29,6 +29,9 @@ const drainBatch = 16
 //hot:bench BenchmarkProgressIdle
 //go:nosplit
 func (f *iface) Progress(budget int) int {
+	if f.mail.ep != nil {
+		return f.mailPass(budget)
+	}
 	for _, e := range f.hot {
 		if e.rx.Ready() {
 			return f.hotHit(budget)

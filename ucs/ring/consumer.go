@@ -16,6 +16,8 @@ type Consumer struct {
 	at     uint64 // byte offset of its cell
 	atMask uint64 // size of all cells in bytes, minus one: the mask of at
 
+	mail Cell // half of the mailbox
+
 	cellTail *uint64
 	bulkTail *uint64
 	polled   *uint32
@@ -52,6 +54,7 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 		bulkSize:     uint64(l.Bulk),
 		publishAt:    1 + uint64(l.Cells)/4,
 		publishEvery: uint64(l.Cells) / 4,
+		mail:         mailboxOf(area, 0),
 	}, nil
 }
 
@@ -190,7 +193,7 @@ func (c *Consumer) releaseSlow() bool {
 // Discard consumes the messages that have arrived, without reading them, and publishes that. The
 // consumer is not used afterwards.
 func (c *Consumer) Discard() {
-	for n := uint64(0); n <= c.mask && c.Ready(); n++ {
+	for n := uint64(0); n <= c.mask && (c.Ready() || c.MailReady()); n++ {
 		c.Advance()
 	}
 	c.publish()
