@@ -190,7 +190,9 @@ func (s *ucpSide) allocate() error {
 // memory returns n bytes, padded, for a message.
 func (s *ucpSide) memory(n int, mc ucp.MemConfig, heap bool) ([]byte, *ucp.MemHandle, error) {
 	if heap {
-		return make([]byte, n)[:s.p.Size()], nil, nil
+		b := make([]byte, n)
+		clear(b) // untouched pages would all be the kernel's page of zeros, in the nearest cache
+		return b[:s.p.Size()], nil, nil
 	}
 	m, err := s.ctx.Allocate(n, mc)
 	if err != nil {

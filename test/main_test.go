@@ -28,6 +28,7 @@ const (
 
 // roles are what this binary does as a second process.
 var roles = map[string]func(*parent){
+	"copier":    roleCopier,
 	"host":      roleHost,
 	"meet":      roleMeet,
 	"member":    roleMember,
@@ -45,6 +46,7 @@ var roles = map[string]func(*parent){
 	"forge":   roleForge,
 	"mutate":  roleMutate,
 	"sockets": roleSockets,
+	"copies":  roleCopies,
 	"blocker": roleBlocker,
 	"list":    roleList,
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -148,6 +149,7 @@ func roleScribbler(p *parent) {
 		peers = append(peers, p.hear())
 	}
 	mem := must(os.OpenFile("/proc/self/mem", os.O_RDWR, 0))
+	mapped := must(x.x.Allocate(longest, ucp.MemConfig{})).Bytes()
 	p.say("scribbling")
 	lives, writes := 0, 0
 	for {
@@ -158,7 +160,11 @@ func roleScribbler(p *parent) {
 		}
 		for range 30 {
 			for _, e := range es {
-				e.TagSend(make([]byte, sizes[rng.IntN(len(sizes))]), tagScribble|ucp.Tag(rng.Uint64()))
+				buf := mapped
+				if rng.IntN(2) == 0 {
+					buf = make([]byte, longest)
+				}
+				e.TagSend(buf[:sizes[rng.IntN(len(sizes))]], tagScribble|ucp.Tag(rng.Uint64()))
 				n.w.Progress()
 			}
 			writes += scribble(rng, mem)
@@ -176,13 +182,16 @@ func roleScribbler(p *parent) {
 	}
 }
 
+// scribbled are the names of what two processes map. The scribbler's own key table is among them.
+var scribbled = regexp.MustCompile("goucx-(pair|inbox|copies|keys)")
+
 // scribble writes noise over some of what this process shares with others.
 func scribble(rng *rand.Rand, mem *os.File) (writes int) {
 	f := must(os.Open("/proc/self/maps"))
 	defer f.Close() //nolint:errcheck // read only
 	var noise [64]byte
 	for in := bufio.NewScanner(f); in.Scan(); {
-		if !strings.Contains(in.Text(), "goucx-pair") && !strings.Contains(in.Text(), "goucx-inbox") {
+		if !scribbled.MatchString(in.Text()) {
 			continue
 		}
 		var from, to int64

@@ -17,12 +17,16 @@ import (
 // send whose buffer is in use completes when that ends.
 func (w *thread) cancelSend(i uint32) {
 	s := &w.slab.Slots[i]
-	if s.Parts > 0 || exposes(s) || !w.slab.withdraw(i) {
+	if s.Parts > 0 || exposes(s) {
 		return
 	}
 	lane := s.Lane
-	w.notifyCancel(i, nil)
-	w.end(i, ucs.Canceled)
+	if w.slab.withdraw(i) {
+		w.notifyCancel(i, nil)
+		w.end(i, ucs.Canceled)
+	} else {
+		w.end(i, ucs.OK) // the receiver has copied the message; its ReadDone finds no send
+	}
 	w.resumeOnCredit(lane) // operations that wait behind it may need no credit
 }
 

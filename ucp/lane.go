@@ -178,7 +178,7 @@ func (l *lane) setIface(wi *workerIface, domain uint8, thresh config.Optional[co
 	l.iface, l.domain = uint32(wi.index), domain
 	l.ifaceMaxShort, l.maxBcopy, l.zcopy = a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
 	fast := int(min(uint64(a.AM.Short), rndvThresh))
-	l.maxEager, l.tagFast, l.amFast = rndvThresh, min(fast, int(l.maxAllocEager)), fast
+	l.maxEager, l.tagFast, l.amFast = rndvThresh, int(min(uint64(fast), l.maxAllocEager)), fast
 	if wi.t.ctx.features&FeatureTag == 0 {
 		l.tagFast = -1
 	}

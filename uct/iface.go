@@ -110,8 +110,8 @@ type Iface interface {
 	NewEndpoint(a Address, t int) (Endpoint, error)
 
 	// Progress does bounded work: at most about budget messages and events. It returns the number
-	// of messages, events and failures, plus resumed pending operations, so that 0 means idle. It
-	// makes all callbacks.
+	// of messages, events and failures, plus resumed pending operations and copies for a Fetch, so that
+	// 0 means idle. It makes all callbacks.
 	Progress(budget int) int
 	// Release releases retained memory by Desc.Handle, each once. The caller may reuse handles when
 	// it returns, and must not access the memory any more.

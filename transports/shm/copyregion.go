@@ -18,8 +18,12 @@ import (
 // sends it in COPY_REGION before it names it in a copy table. Both sides keep the last maxRegions of each direction,
 // and the peer unmaps a region soon after its owner has closed it: the generation in its slot is another one then.
 
-// maxRegions is the number of regions of one connection that the peer keeps.
-const maxRegions = 32
+// maxRegions is the number of regions of one connection that the peer keeps, and maxRegion the number of bytes of one,
+// which leaves most of the address space.
+const (
+	maxRegions = 32
+	maxRegion  = 1 << 40
+)
 
 // copyRegion is a region of the peer as mapped here, or one of this side's that the peer maps.
 type copyRegion struct {
@@ -72,7 +76,7 @@ func (e *ep) share(m uct.Mem) regionRef {
 		return regionRef{}
 	}
 	k := r.Key()
-	if k.Kind != mapped.Allocated || k.Flags&(uct.MemRemoteGet|uct.MemRemotePut) != uct.MemRemoteGet|uct.MemRemotePut {
+	if k.Kind != mapped.Allocated || k.Len > maxRegion || k.Flags&(uct.MemRemoteGet|uct.MemRemotePut) != uct.MemRemoteGet|uct.MemRemotePut {
 		return regionRef{}
 	}
 	ref := regionRef{slot: k.Slot, gen: k.Gen}
@@ -87,6 +91,10 @@ func (e *ep) share(m uct.Mem) regionRef {
 	}
 	h := e.f.newConnMsg(kindCopyRegion, e.Slot())
 	h.region = copyRegion{regionRef: ref, base: k.Base, length: k.Len}
+	if !r.Hold() { // its descriptor is valid until Release
+		return regionRef{}
+	}
+	defer r.Release()
 	if err := e.sock.Send(h.append(nil), r.FD(), x.table.FD()); err != nil {
 		if !errors.Is(err, shmem.ErrWouldBlock) && !errors.Is(err, unix.ETOOMANYREFS) && !errors.Is(err, unix.EPIPE) {
 			e.f.d.logf("send a region", err)
@@ -101,21 +109,23 @@ func (e *ep) share(m uct.Mem) regionRef {
 // other ways.
 func (e *ep) handleCopyRegion(r copyRegion, fds []int) error {
 	defer func() { shmem.CloseFDs(fds...) }()
-	if len(fds) != 2 || r.gen == 0 || r.length == 0 || r.length > uint64(domainAttr.MaxAllocate) || e.copies.mapped.find(r.regionRef) != nil {
+	if len(fds) != 2 || r.gen == 0 || r.length == 0 || r.length > maxRegion || e.copies.mapped.find(r.regionRef) != nil {
 		return fmt.Errorf("COPY_REGION with %d descriptors and %d bytes does not fit here: %w", len(fds), r.length, ucs.ErrInvalid)
 	}
 	if e.copies.keys == nil {
 		table, err := mapGranted(&fds[1], tableBytes)
-		if err != nil {
+		if err != nil && !lacksMemory(err) {
 			return fmt.Errorf("peer's key table: %w", err)
 		}
 		e.copies.keys = table
 	}
-	seg, err := mapGranted(&fds[0], int(r.length))
-	if err != nil {
-		return fmt.Errorf("peer's region: %w", err)
+	if e.copies.keys != nil {
+		seg, err := mapGranted(&fds[0], int(r.length))
+		if err != nil && !lacksMemory(err) {
+			return fmt.Errorf("peer's region: %w", err)
+		}
+		r.seg = seg
 	}
-	r.seg = seg
 	e.copies.mapped.add(r)
 	e.f.mapping = append(without(e.f.mapping, e), e)
 	return nil
@@ -135,14 +145,26 @@ func (e *ep) peerMemory(ref regionRef, addr, n uint64) ([]byte, uct.Status) {
 		r = e.copies.mapped.find(ref)
 	}
 	off := addr - r.base
-	if r.seg == nil || !e.holds(r) || off > r.length || n > r.length-off {
+	if !e.holds(r) || off > r.length || n > r.length-off {
 		return nil, ucs.RemoteAccess
+	}
+	if r.seg == nil {
+		return nil, ucs.OK
 	}
 	return r.seg.Bytes()[off:][:n], ucs.OK
 }
 
-// holds reports whether the owner of r has not closed it.
+// lacksMemory reports whether a mapping failed because this process may have no more of them. The messages are copied
+// in other ways then.
+func lacksMemory(err error) bool {
+	return errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENFILE)
+}
+
+// holds reports whether the owner of r has not closed it, as far as that is known.
 func (e *ep) holds(r *copyRegion) bool {
+	if e.copies.keys == nil {
+		return true
+	}
 	s := mapped.SlotAt(e.copies.keys.Bytes(), r.slot)
 	return s != nil && s.Holds(r.gen)
 }

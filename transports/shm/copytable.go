@@ -15,9 +15,10 @@ import (
 //	256  entries, 128 bytes each
 //
 // Both sides copy, in pieces of pieceSize bytes: the peer reads from the owner's memory, and the owner, if it
-// polls meanwhile, writes to the peer's. Before a copy of a piece, it is claimed: the entry's state word is
-// incremented by compare-and-swap. So each piece is copied once, and none is begun after the exposure was
-// withdrawn or the fetch canceled.
+// polls meanwhile, writes to the peer's. Before a copy of a piece, it is claimed: a count in the entry's state
+// word is incremented by compare-and-swap. So each piece is copied once, and none is begun after the exposure was
+// withdrawn or the fetch canceled. The peer claims from the front and the owner from the back, so that a buffer that
+// is used again has the same lines in the same core's cache.
 //
 //	          Expose               Fetch                 last piece
 //	entryFree ------> entryExposed -----> entryCopying --------------> entryCopied
@@ -62,14 +63,25 @@ type regionRef struct {
 	gen  uint64
 }
 
-// copyState is the state word of an entry: the generation of the exposure's id, the step, and the
-// number of pieces that were claimed.
+// copyState is the state word of an entry: the low bits of the generation of the exposure's id, the step, and the
+// numbers of pieces that each side has claimed.
 //
-//	63..34 generation | 33..32 step | 31..0 pieces
+//	63..40 generation | 39..38 step | 37..19 owner's pieces | 18..0 peer's pieces
 type copyState uint64
 
 const (
-	entryFree    copyState = iota << 32
+	pieceBits = 19
+	maxPieces = 1<<pieceBits - 1 // of an exposure
+
+	peersPiece  copyState = 1
+	ownersPiece copyState = 1 << pieceBits
+
+	stepShift       = 2 * pieceBits
+	generationShift = stepShift + 2
+)
+
+const (
+	entryFree    copyState = iota << stepShift
 	entryExposed           // the peer may begin to copy
 	entryCopying           // pieces are being copied
 	entryCopied            // all pieces were copied
@@ -77,17 +89,34 @@ const (
 )
 
 // generation returns the copyState entryFree of an id's generation.
-func generation(id uint64) copyState { return copyState(id >> 32 << 34) }
+func generation(id uint64) copyState { return copyState(id >> 32 << generationShift) }
 
 // step returns one of the constants.
 func (s copyState) step() copyState { return s & stepMask }
 
-// pieces returns the number of claimed pieces.
-func (s copyState) pieces() uint64 { return uint64(uint32(s)) }
+// peers and owners return the number of pieces that a side has claimed, and pieces that of both.
+func (s copyState) peers() uint64  { return uint64(s & maxPieces) }
+func (s copyState) owners() uint64 { return uint64(s >> pieceBits & maxPieces) }
+func (s copyState) pieces() uint64 { return s.peers() + s.owners() }
 
 // belongs reports whether s is a state of exposure id.
 func (s copyState) belongs(id uint64) bool {
-	return s>>34 == generation(id)>>34 && s.step() != entryFree
+	return s>>generationShift == generation(id)>>generationShift && s.step() != entryFree
+}
+
+// piecesOf returns the number of pieces of n bytes.
+func piecesOf(n uint64) uint64 { return (n + pieceSize - 1) / pieceSize }
+
+// maxRun is the number of pieces that a system call copies at most, so that a pass ends in some 10 us.
+const maxRun = 8
+
+// runOf returns the number of adjacent pieces that a side claims for a system call: up to its half of total, and half of
+// what is left thereafter. A call takes about 1 us in addition to its copy, and both sides shall end at the same time.
+func runOf(total, own, left uint64) uint64 {
+	if half := (total + 1) / 2; own < half {
+		return min(half-own, left, maxRun)
+	}
+	return min((left+1)/2, maxRun)
 }
 
 // load returns the state.

@@ -23,9 +23,9 @@ type copies struct {
 
 	// As the owner of exposed memory.
 	own     copyTable
-	bufs    [][]byte // by entry
-	exposed int      // entries in use
-	writes  bool     // this side may write to the peer's memory
+	mine    []exposure // by entry
+	exposed int        // entries in use
+	writes  bool       // this side may write to the peer's memory
 
 	shared regions        // of this side
 	mapped regions        // of the peer
@@ -38,6 +38,12 @@ type copies struct {
 	// fails, so that an owner that was stopped after a claim does not write to a buffer that is no longer
 	// fetched.
 	guard []byte
+}
+
+// exposure is what the owner of an entry knows of it. The peer can change all of the entry.
+type exposure struct {
+	buf []byte // nil: the entry is free
+	id  uint64
 }
 
 // copiesState says whether the connection's messages may be copied from memory to memory.
@@ -60,16 +66,16 @@ func (e *ep) Expose(id uint64, buf []byte, m uct.Mem) uct.Status {
 		}
 	}
 	k := 0
-	for k < entryProbes && x.bufs[index(id, k)] != nil {
+	for k < entryProbes && x.mine[index(id, k)].buf != nil {
 		k++
 	}
-	if k == entryProbes || len(buf) == 0 || e.status != ucs.OK {
+	if k == entryProbes || len(buf) == 0 || len(buf) > maxPieces*pieceSize || e.status != ucs.OK {
 		return ucs.NoResource
 	}
 	i := index(id, k)
 	c := x.own.at(i)
 	c.id, c.addr, c.length, c.src = id, addressOfBytes(buf), uint64(len(buf)), e.share(m)
-	x.bufs[i] = buf
+	x.mine[i] = exposure{buf, id}
 	c.state.Store(uint64(generation(id) | entryExposed))
 	if x.exposed++; x.exposed == 1 && e.f.copies&copiesByBoth != 0 {
 		e.f.exposing = append(e.f.exposing, e)
@@ -83,10 +89,10 @@ func (e *ep) Withdraw(id uint64) uct.Status {
 	x := &e.copies
 	for k := range entryProbes {
 		i := index(id, k)
-		if x.own.seg == nil || x.bufs[i] == nil || x.own.at(i).id != id {
+		if x.own.seg == nil || x.mine[i].buf == nil || x.mine[i].id != id {
 			continue
 		}
-		x.bufs[i] = nil
+		x.mine[i] = exposure{}
 		if x.exposed--; x.exposed == 0 {
 			e.f.exposing = without(e.f.exposing, e)
 		}
@@ -137,7 +143,7 @@ func (e *ep) makeCopyTable() uct.Status {
 	}
 	switch {
 	case err == nil:
-		e.copies.own.seg, e.copies.bufs = seg, make([][]byte, numEntries)
+		e.copies.own.seg, e.copies.mine = seg, make([]exposure, numEntries)
 		return ucs.OK
 	case !errors.Is(err, shmem.ErrWouldBlock) && !errors.Is(err, unix.ETOOMANYREFS) && !errors.Is(err, unix.EPIPE):
 		e.f.d.logf("make a copy table", err)
@@ -153,7 +159,9 @@ func (e *ep) handleCopyTable(fds []int) error {
 	}
 	seg, err := mapGranted(&fds[0], copyTableSize)
 	if err != nil {
-		shmem.CloseFDs(fds[0])
+		if shmem.CloseFDs(fds[0]); lacksMemory(err) {
+			return nil
+		}
 		return fmt.Errorf("peer's copy table: %w", err)
 	}
 	e.copies.peer.seg = seg
@@ -176,40 +184,46 @@ func (f *iface) help() (n int) {
 func (e *ep) help() int {
 	x := &e.copies
 	i := int(x.own.active().Load()) - 1
-	if i < 0 || i >= numEntries || x.bufs[i] == nil || e.status != ucs.OK {
+	if i < 0 || i >= numEntries || x.mine[i].buf == nil || e.status != ucs.OK {
 		return 0
 	}
-	c, buf := x.own.at(i), x.bufs[i]
+	c, buf, id := x.own.at(i), x.mine[i].buf, x.mine[i].id
 	s := c.load()
-	off, end, addr, guard := s.pieces()*pieceSize, min(c.want, uint64(len(buf))), c.dst, c.guard
-	if s.step() != entryCopying || !s.belongs(c.id) || off >= end {
+	end, addr, guard := min(c.want, uint64(len(buf))), c.dst, c.guard
+	left := piecesOf(end) - s.owners()
+	if s.step() != entryCopying || !s.belongs(id) || left <= s.peers() || left > maxPieces {
 		return 0
 	}
-	src := buf[off:min(off+pieceSize, end)]
-	dst, st := e.peerMemory(c.dstRegion, addr+off, uint64(len(src)))
-	if st != ucs.OK || dst == nil && (guard == 0 || e.f.copies&copiesByWrite == 0) {
+	first := left - 1
+	dst, st := e.peerMemory(c.dstRegion, addr+first*pieceSize, min(end-first*pieceSize, pieceSize))
+	switch {
+	case st != ucs.OK || dst == nil && (guard == 0 || e.f.copies&copiesByWrite == 0):
 		return 0
-	}
-	if dst == nil && !x.writes { // a piece that is claimed must be copied
-		if _, err := shmem.ProcessWrite(e.pid, []byte{0}, uintptr(guard)); e.pid == 0 || err != nil {
-			return 0
+	case dst == nil:
+		if !x.writes { // a piece that is claimed must be copied
+			if _, err := shmem.ProcessWrite(e.pid, []byte{0}, uintptr(guard)); e.pid == 0 || err != nil {
+				return 0
+			}
+			x.writes = true
 		}
-		x.writes = true
+		first = left - runOf(piecesOf(end), s.owners(), left-s.peers())
 	}
-	if !c.change(s, s+1) {
+	n := left - first
+	if !c.change(s, s+copyState(n)*ownersPiece) {
 		return 0
 	}
 	fault.At(fault.Help)
+	src := buf[first*pieceSize : min(left*pieceSize, end)]
 	copied := false
 	if dst != nil {
 		copied = copyAcross(dst, src)
 	} else {
-		copied = shmem.ProcessWriteGuarded(e.pid, uintptr(guard), src, uintptr(addr+off)) == nil
+		copied = shmem.ProcessWriteGuarded(e.pid, uintptr(guard), src, uintptr(addr+first*pieceSize)) == nil
 	}
 	if !copied {
-		c.failed.Store(c.id)
+		c.failed.Store(id)
 	}
-	c.done.Add(1)
+	c.done.Add(n)
 	fault.At(fault.HelpCopied)
 	return 1
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/internal/fault"
+	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -23,6 +24,7 @@ type fetch struct {
 	id, n     uint64     // the exposure, and the length of its memory
 	addr      uint64
 	src       regionRef // that holds the message
+	mapped    bool      // this side maps the message
 	dst       []byte
 	mem       uct.Mem // the registration of dst
 	token     uct.Token
@@ -151,28 +153,39 @@ func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
 		}
 	}
 	c, length := x.entry, uint64(len(x.dst))
+	total := piecesOf(length)
 	s := c.load()
-	for ; s.step() == entryCopying && s.belongs(x.id) && s.pieces()*pieceSize < length; s = c.load() {
-		if !c.change(s, s+1) {
+	for ; s.step() == entryCopying && s.belongs(x.id) && s.pieces() < total; s = c.load() {
+		n := uint64(1)
+		if !x.mapped {
+			n = runOf(total, s.peers(), total-s.pieces())
+		}
+		if !c.change(s, s+copyState(n)*peersPiece) {
 			continue
 		}
-		x.own++
+		x.own += n
 		fault.At(fault.Piece)
-		off := s.pieces() * pieceSize
-		if st := e.readPeer(x.dst[off:min(off+pieceSize, length)], x.addr+off, x.src); st != ucs.OK {
+		off := s.peers() * pieceSize
+		if st := e.readPeer(x.dst[off:min(off+n*pieceSize, length)], x.addr+off, x.src); st != ucs.OK {
 			x.revoke(st)
 			return x.ending(e), true
 		}
 		copied = true
 		fault.At(fault.PieceCopied)
-		if off+pieceSize < length {
+		if s.pieces()+n < total {
 			return ucs.InProgress, true
 		}
 	}
 	if s.step() != entryCopying || !s.belongs(x.id) { // withdrawn; the owner copies no piece then
 		return ucs.Canceled, copied
 	}
-	if x.own+c.done.Load()-x.done < (length+pieceSize-1)/pieceSize {
+	got := x.own + c.done.Load() - x.done
+	if s.pieces() != total || got > total {
+		e.f.stats.Inc(statGarbage)
+		e.f.FailLater(e, conn.PeerFailed("it wrote an impossible number of pieces"))
+		return ucs.Canceled, copied
+	}
+	if got < total {
 		return ucs.InProgress, copied // the owner copies the last one
 	}
 	switch {
@@ -231,7 +244,7 @@ func (x *fetch) begin(e *ep) uct.Status {
 	if !c.change(s, s&^stepMask|entryCopying) {
 		return ucs.Unsupported
 	}
-	x.entry, x.addr, x.src = c, addr, src
+	x.entry, x.addr, x.src, x.mapped = c, addr, src, b != nil
 	if len(x.dst) > pieceSize && e.f.copies&copiesByBoth != 0 {
 		t.active().Store(uint64(i + 1))
 	}
@@ -343,6 +356,8 @@ func (e *ep) readPeer(p []byte, addr uint64, ref regionRef) uct.Status {
 		return ucs.RemoteAccess
 	case st != ucs.OK || b != nil:
 		return st
+	case e.pid == 0: // the region is not mapped any more
+		return ucs.Unsupported
 	}
 	_, err := shmem.ProcessRead(e.pid, p, uintptr(addr))
 	switch {

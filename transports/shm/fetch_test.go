@@ -91,20 +91,22 @@ func TestFetchRefused(t *testing.T) {
 func TestFetchWithdrawn(t *testing.T) {
 	x := newFetcher(t)
 	for _, anew := range []bool{false, true} {
-		for pieces := range 4 {
-			k := 1000 * (pieces + 1)
-			src, dst := text(4*pieceSize), make([]byte, 4*pieceSize)
+		for calls := range 4 {
+			k := 1000 * (calls + 1)
+			src, dst := text(16*pieceSize), make([]byte, 16*pieceSize)
 			require.Equal(t, ucs.OK, x.ab.Expose(id(k), src, nil))
-			if pieces == 0 { // the table is unread, so that the copy has not begun
+			if calls == 0 { // the table is unread, so that the copy has not begun
 				require.Equal(t, ucs.OK, x.ab.Withdraw(id(k)))
 				require.Equal(t, ucs.Unsupported, x.fetch(k, len(src), dst))
 				continue
 			}
 			st := x.b.Fetch(x.ba.Source, id(k), uint64(len(src)), dst, nil, uct.Token(k))
 			require.Equal(t, ucs.InProgress, st)
-			for range pieces - 1 {
+			for range calls - 1 {
 				x.b.continueFetches() // a does not help
 			}
+			copied := x.ba.copies.fetches[0].own * pieceSize
+			require.Equal(t, []uint64{0, 8, 12, 14}[calls]*pieceSize, copied)
 			require.Equal(t, ucs.OK, x.ab.Withdraw(id(k)))
 			if anew {
 				require.Equal(t, ucs.OK, x.ab.Expose(id(k)+1<<32, src, nil))
@@ -112,7 +114,7 @@ func TestFetchWithdrawn(t *testing.T) {
 			x.ended = x.ended[:0]
 			until(t, func() bool { return len(x.ended) > 0 }, x.b)
 			require.Equal(t, []uct.Event{{Token: uct.Token(k), Status: ucs.Canceled}}, x.ended)
-			require.Equal(t, make([]byte, len(dst)-pieces*pieceSize), dst[pieces*pieceSize:])
+			require.True(t, bytes.Equal(make([]byte, uint64(len(dst))-copied), dst[copied:]))
 			require.Equal(t, ucs.OK, x.ab.Withdraw(id(k)+1<<32))
 		}
 	}
@@ -145,7 +147,7 @@ func TestFetchConnectionEnds(t *testing.T) {
 // TestFetchCancel: a canceled fetch has no event and writes no more.
 func TestFetchCancel(t *testing.T) {
 	x := newFetcher(t)
-	src := text(4 * pieceSize)
+	src := text(16 * pieceSize)
 	for k := range 3 {
 		dst := make([]byte, len(src))
 		require.Equal(t, ucs.OK, x.ab.Expose(id(k), src, nil))
@@ -285,7 +287,7 @@ func (x *fetcher) stuck(k int) (c *copyEntry, dst []byte, guard uint64) {
 	}
 	c = x.ab.copies.own.at(x.ab.copies.own.find(id(k)))
 	s := c.load()
-	require.True(x.t, c.change(s, s+1))
+	require.True(x.t, c.change(s, s+ownersPiece))
 	guard = c.guard
 	x.ended = x.ended[:0]
 	return c, dst, guard
@@ -356,9 +358,11 @@ func TestHelpGarbage(t *testing.T) {
 		"beyond the table": func() { own.active().Store(numEntries + 1) },
 		"huge":             func() { own.active().Store(1 << 63) },
 		"free entry":       func() { own.active().Store(uint64(own.find(id(1)) + 2)) },
-		"pieces":           func() { c.state.Store(state | 1<<31) },
+		"peer's pieces":    func() { c.state.Store(state | 8) },
+		"owner's pieces":   func() { c.state.Store(state | 9*uint64(ownersPiece)) },
+		"all pieces":       func() { c.state.Store(state | maxPieces | maxPieces*uint64(ownersPiece)) },
 		"another step":     func() { c.state.Store(uint64(generation(id(1)) | entryExposed)) },
-		"another exposure": func() { c.state.Store(state + 1<<34) },
+		"another exposure": func() { c.state.Store(state + 1<<generationShift) },
 		"no guard":         func() { c.guard = 0 },
 		"bad guard":        func() { c.guard = 16; x.ab.copies.writes = false },
 		"nothing wanted":   func() { c.want = 0 },
@@ -420,7 +424,7 @@ func TestFetchOwnerMapsAndStops(t *testing.T) {
 			}
 			c := x.ab.copies.own.at(x.ab.copies.own.find(id(1)))
 			s := c.load()
-			require.True(t, c.change(s, s+1)) // the owner stops here
+			require.True(t, c.change(s, s+ownersPiece)) // the owner stops here
 			require.Equal(t, ucs.BufferExposed, end(x))
 			require.Empty(t, x.b.fetching)
 		})

@@ -41,7 +41,7 @@ func (t *mailTuner) measured(cycles, n uint64) (hold uint64, profits bool) {
 		switch now, longer, shorter := t.best[0], t.best[1], t.best[2]; {
 		case min(now, longer, shorter) > t.viaRing+t.viaRing/mailGain:
 			t.wait = min(max(2*t.wait, mailRound), mailWaitMax)
-			t.rest, t.step, t.round = t.wait, 0, 0
+			t.rest, t.step, t.round, t.hold = t.wait, 0, 0, mailHold
 			return 0, false
 		case longer < now-now/mailGain && longer <= shorter:
 			t.hold = min(t.hold+mailHoldStep, mailHoldMax)

@@ -192,8 +192,8 @@ func parseConnMsg(b []byte) (h connMsg, err error) {
 			regionRef: regionRef{slot: binary.LittleEndian.Uint32(b[64:]), gen: binary.LittleEndian.Uint64(b[68:])},
 			base:      binary.LittleEndian.Uint64(b[76:]), length: binary.LittleEndian.Uint64(b[84:]),
 		}
-	case len(b) != connMsgLen:
-		return h, fmt.Errorf("connection message of %d bytes, want %d: %w", len(b), connMsgLen, ucs.ErrInvalid)
+	case len(b) != connMsgLen || h.kind == kindCopyRegion:
+		return h, fmt.Errorf("connection message of kind %d with %d bytes: %w", h.kind, len(b), ucs.ErrInvalid)
 	}
 	if h.slot >= slotsPerPage {
 		return h, fmt.Errorf("connection message names doorbell slot %d of %d: %w", h.slot, slotsPerPage, ucs.ErrInvalid)

@@ -29,10 +29,19 @@ func TestHelloGolden(t *testing.T) {
 	require.Len(t, h.reason, maxReason)
 }
 
+var goldenRegion = connMsg{kind: kindCopyRegion, name: ifaceName{1, 2, 3, 4, 5, 6, 7, 8}, region: copyRegion{
+	regionRef: regionRef{slot: 0x0102, gen: 0x0304}, base: 0x7f0000001000, length: 1 << 20,
+}}
+
 func TestHelloRefusesDamage(t *testing.T) {
 	whole := goldenHello.append(nil)
 	for n := range whole {
 		_, err := parseConnMsg(whole[:n])
+		require.Error(t, err, "%d bytes", n)
+	}
+	region := goldenRegion.append(nil)
+	for n := range region {
+		_, err := parseConnMsg(region[:n])
 		require.Error(t, err, "%d bytes", n)
 	}
 	spoil := func(at int, v byte) []byte {
@@ -57,6 +66,8 @@ func TestHelloRefusesDamage(t *testing.T) {
 func FuzzHello(f *testing.F) {
 	f.Add(goldenHello.append(nil))
 	f.Add((&connMsg{kind: kindReject, reason: "no"}).append(nil))
+	f.Add((&connMsg{kind: kindCopyTable}).append(nil))
+	f.Add(goldenRegion.append(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := parseConnMsg(b)
 		if err != nil {

@@ -100,6 +100,13 @@ func checkSegment(fd, size int) error {
 	if st.Size != int64(size) {
 		return fmt.Errorf("%w: file has %d bytes", ErrSize, st.Size)
 	}
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return err
+	}
+	if fs.Type == unix.HUGETLBFS_MAGIC { // an access that finds no free huge page is a SIGBUS
+		return fmt.Errorf("%w: it has huge pages of a pool", ErrBacking)
+	}
 	return nil
 }
 

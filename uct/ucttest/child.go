@@ -115,6 +115,18 @@ func (c *child) execute(n *controlMsg) {
 			progress(c.node)
 		}
 		reply.Data = c.mem.Bytes()
+	case "expose": // as exposure n.Base
+		var mem uct.Mem
+		p := make([]byte, n.N)
+		if n.Kind != heap {
+			mem = e.memory(c.node, n.Kind, int(n.N), uct.MemRemote)
+			p = mem.Bytes()
+		}
+		fill(p, 1)
+		c.node.copying = true
+		require.Equal(e, ok, c.link.post(func() uct.Status { return c.link.Endpoint.(uct.Exposer).Expose(n.Base, p, mem) }))
+	case "withdraw":
+		reply.N = uint64(c.link.Endpoint.(uct.Exposer).Withdraw(n.Base))
 	case "revoke":
 		c.mem.Revoke()
 	case "add":

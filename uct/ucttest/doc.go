@@ -16,7 +16,7 @@
 // Where package uct leaves room, these readings hold:
 //
 //   - Progress returns the number of messages, events and failures that it delivered. It
-//     returns more only if it called HandlePending.
+//     returns more only if it called HandlePending, or copied for a Fetch.
 //   - While tokens are pending, every message, put, get and atomic outside HandlePending
 //     returns NoResource. Flush and Fence may be accepted: they do not cover pending tokens,
 //     and a flush must not wait for them.

@@ -57,6 +57,7 @@ var themes = []struct {
 	{"rma", rmaCases},
 	{"atomic", atomicCases},
 	{"flush", flushCases},
+	{"copy", copyCases},
 	{"event", eventCases},
 	{"active", activeCases},
 	{"move", moveCases},

@@ -15,6 +15,7 @@ type kind string
 const (
 	allocated  kind = "allocated"
 	registered kind = "registered"
+	heap       kind = "" // no registration
 )
 
 // region is memory of owner's domain, with its key unpacked for one user.
