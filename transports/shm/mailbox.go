@@ -100,6 +100,7 @@ func (f *iface) selectMailbox() (n int) {
 				f.mail = mailPoll{ep: e, hold: hold}
 				b.state, b.used, b.poor = mailOn, true, 0
 				e.rx.SetMailPolled(true)
+				f.needPass() // no pass may be saved by polling the ring alone
 			}
 		}
 	}
@@ -111,6 +112,7 @@ func (f *iface) leaveMailbox() {
 	e := f.mail.ep
 	f.mail, e.mail.state = mailPoll{}, mailOff
 	e.rx.SetMailPolled(false)
+	f.needPass()
 }
 
 // mailPass is Progress while a mailbox is polled.
@@ -143,8 +145,7 @@ func (f *iface) mailPass(budget int) int {
 			return n
 		}
 	}
-	f.passes++
-	if f.passes&(servicePasses-1) == 0 || f.extraWork {
+	if f.left--; f.left <= 0 {
 		return f.passMore(budget)
 	}
 	cpu.Pause()
@@ -169,7 +170,7 @@ func (f *iface) takeMail(e *ep, first uint64) int {
 	if e.tx.Acknowledge(first) && e.mail.state == mailOn {
 		e.tx.OfferMail()
 	}
-	e.lastHit = f.passes
+	e.lastHit = f.passes()
 	e.mail.taken++
 	f.mail.taking = true
 	f.handler.HandleAM(f.mailData[:], f.ds[:1])
