@@ -198,7 +198,7 @@ func deniedWhy(t *testing.T, d denial, errno syscall.Errno) {
 	}
 	if d.noShm == "" && d.name != "all pidfds" {
 		assert.Contains(t, c.Out.String(), "#     tag heap      "+heap)
-		assert.Contains(t, c.Out.String(), "#     tag allocated 3073..(inf)    copied by the receiver from its mapping of the memory")
+		assert.Contains(t, c.Out.String(), "#     tag allocated 2049..(inf)    copied by the receiver from its mapping of the memory")
 	}
 	t.Logf("%s", &c.Out)
 }

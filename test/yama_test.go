@@ -64,7 +64,7 @@ func TestPtraceScope(t *testing.T) {
 				assert.Contains(t, said, "#     tag heap      65537..(inf)   through the ring, copied by the sender and by the receiver: "+reason+": operation not permitted\n")
 				assert.Contains(t, said, "#     process_vm: yes, but between unrelated processes only with CAP_SYS_PTRACE: "+reason+"\n")
 			}
-			assert.Contains(t, said, "#     tag allocated 3073..(inf)    copied by the receiver from its mapping of the memory")
+			assert.Contains(t, said, "#     tag allocated 2049..(inf)    copied by the receiver from its mapping of the memory")
 			for _, memory := range []string{"heap", "host"} {
 				deniedLong(t, name, memory)
 			}

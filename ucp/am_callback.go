@@ -71,7 +71,7 @@ func inCallback() bool {
 		for more := n > 0; more; {
 			var f runtime.Frame
 			f, more = frames.Next()
-			if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).handleUserFast") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
+			if strings.HasSuffix(f.Function, ".(*thread).callAM") || strings.HasSuffix(f.Function, ".(*workerIface).HandleAM") || strings.HasSuffix(f.Function, ".(*thread).runCallbacks") {
 				return true
 			}
 		}

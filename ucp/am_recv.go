@@ -3,7 +3,6 @@ package ucp
 import (
 	"math"
 
-	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
@@ -30,42 +29,11 @@ const (
 	storageSender                        // the data is at the sender, the header in transport memory
 )
 
-// handleUserFast receives a whole active message and reports whether its memory is retained. It
-// is callAM without the lock, inlined by hand.
-//
-//hot:bench BenchmarkAMPair
-//go:nosplit
-func (wi *workerIface) handleUserFast(d *uct.Desc, data []byte) bool {
-	w := wi.t
-	h := w.am.handler(d.Header)
-	if d.Header>>16|uint64(d.Flags) != 0 || h == nil || w.am.multi {
-		return wi.handleUserSlow(d, data)
-	}
-	m := &w.am.m
-	if race.Enabled {
-		m.Header = nil
-	}
-	m.ID, m.Data, m.Len = AMID(d.Header), data, len(data)
-	w.am.inHandler, w.locked = true, true
-	h(m)
-	if len(w.callbacks.failures) > 0 {
-		w.runFailureCalls()
-	}
-	w.am.inHandler, w.locked = false, false
-	if m.retained != nil {
-		m.retained = nil
-	}
-	if race.Enabled {
-		m.poison()
-	}
-	return false
-}
-
-// handleUserSlow is user for every whole message.
+// handleUser receives a whole active message. It reports whether the message's memory is kept.
 //
 //hot:bench BenchmarkAMPair
 //go:noinline
-func (wi *workerIface) handleUserSlow(d *uct.Desc, data []byte) bool {
+func (wi *workerIface) handleUser(d *uct.Desc, data []byte) bool {
 	if n := wire.WordHeaderLen(d.Header); d.Header>>32 == 0 && d.Flags == 0 && n <= min(len(data), MaxAMHeader) {
 		wi.t.dispatch(nil, d.Header, data, amStorage{}) // Retain copies
 		return false

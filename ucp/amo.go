@@ -150,9 +150,11 @@ func (a Atomic[T]) fetch(op uct.AtomicOp, v, cmp T) Fetch[T] {
 	return Fetch[T]{T(old), r}
 }
 
-// slowAtomics is the uct.Endpoint of a key whose atomics must take the slow path. With it
-// the fast paths do not have to check whether they may run.
+// slowAtomics is the uct.Endpoint of a key whose atomics must take the slow path, and its
+// uct.WordPutter. With it the fast paths do not have to check whether they may run.
 type slowAtomics struct{ uct.Endpoint }
+
+func (slowAtomics) TryPutUint64(uint64, uint64, uct.RKey) bool { return false }
 
 func (slowAtomics) Atomic32(uct.AtomicOp, uint32, uint64, uct.RKey) uct.Status { return ucs.NoResource }
 

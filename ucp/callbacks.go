@@ -162,7 +162,7 @@ func (w *thread) runCallbacks() {
 // does not need the endpoint any more. These make the calls:
 //
 //   - progress, before the callbacks of requests (runCallbacks);
-//   - the end of each callback (callAM, handleUserFast, runCallbacks), for endpoints that it closed;
+//   - the end of each callback (callAM, endHandler, runCallbacks), for endpoints that it closed;
 //   - Close and Abort outside of callbacks, and Close of the worker.
 
 // failureCall is a pending call of OnFailure.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"time"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
@@ -44,59 +45,136 @@ const (
 
 func (wi *workerIface) name() string { return wi.info.Transport + "/" + wi.info.Device }
 
-// HandleAM receives messages. It is the fast path of receiving: a batch of one
-// message needs no loop.
+// HandleAM receives a batch of messages. It handles itself, without a call, the eager messages of
+// eight bytes that the only posted receive accepts, and an active message without a header at the end
+// of the batch. The rest is for handleBatch. It returns a bit for each message whose memory is kept.
 //
-//hot:bench BenchmarkTagPair
+//hot:bench BenchmarkTagPair BenchmarkAMPair
 //go:nosplit
-func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) uint64 {
-	if len(ds) == 1 && wi.rxChecks == 0 {
-		d, w := &ds[0], wi.t
-		data := mem[d.Off:][:d.Len]
-		if d.ID == wire.Eager {
-			w.count.Inc(cntReceived)
-			w.handleEager(d.Header, data)
-			return 0
-		}
-		if d.ID == wire.User {
-			w.count.Inc(cntReceived)
-			kept := uint64(0) // without a branch
-			if wi.handleUserFast(d, data) {
-				kept = 1 // the message's memory is retained
-			}
-			return kept
-		}
-	}
-	return wi.handleBatch(mem, ds)
-}
-
-// handleBatch is HandleAM for batches of several messages, for messages of the protocol,
-// and while rx connections are checked (rxChecks). It returns a bit for each message whose
-// memory is kept.
-//
-//go:noinline
-func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc) uint64 {
+func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) (kept uint64) {
 	w := wi.t
 	w.count.Add(cntReceived, uint64(len(ds)))
-	kept := uint64(0)
-	for i := range ds {
-		d := &ds[i]
+	if wi.rxChecks != 0 {
+		return wi.handleBatch(mem, ds, 0)
+	}
+	n := 0
+	for ; n < len(ds); n++ {
+		d := &ds[n]
+		if d.ID != wire.Eager || d.Len != 8 {
+			break
+		}
+		i := int(w.matching.posted.FindOnly(d.Header))
+		if i == 0 || i >= len(w.slab.Slots) || i >= len(w.slab.Bufs) {
+			break
+		}
+		s, p := request.As[recvOp](&w.slab.Slots[i]), w.slab.Bufs[i]
+		if len(p) < 8 || s.Flags != request.FlagHasResult {
+			break
+		}
+		w.matching.posted.RemoveOnly()
+		s.tag, s.length = d.Header, 8
+		wire.CopyWord(p, mem, d.Off)
+		s.State = request.StateDone
+	}
+	if n == len(ds) {
+		return 0
+	}
+	d := &ds[n]
+	h := w.am.fast[uint8(d.Header)]
+	if d.ID != wire.User || d.Header>>8|uint64(d.Flags) != 0 || h == nil || n+1 < len(ds) {
+		return wi.handleBatch(mem, ds, n)
+	}
+	m := &w.am.m
+	if race.Enabled {
+		m.Header = nil
+	}
+	m.ID, m.Data, m.Len = AMID(d.Header), wire.Payload(mem, d.Off, d.Len), int(d.Len)
+	w.am.inHandler, w.locked = true, true
+	h(m)
+	if len(w.callbacks.failures) > 0 || m.retained != nil || race.Enabled {
+		w.endHandler()
+	}
+	w.am.inHandler, w.locked = false, false
+	return 0
+}
+
+// endHandler does what is rare after a handler ran outside of the lock.
+//
+//go:noinline
+func (w *thread) endHandler() {
+	w.runFailureCalls()
+	w.am.m.retained = nil
+	if race.Enabled {
+		w.am.m.poison()
+	}
+}
+
+// handleBatch receives the messages of a batch from the n-th on. It makes no call for a message but
+// that of the match, or of the handler of an active message without a header.
+//
+//hot:bench BenchmarkAMPair
+//go:noinline
+func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc, n int) (kept uint64) {
+	w := wi.t
+	for ; n < len(ds); n++ {
+		d := &ds[n]
 		data := mem[d.Off:][:d.Len]
-		if d.ID == wire.Eager && wi.rxChecks == 0 {
-			w.handleEager(d.Header, data)
-			continue
-		}
-		if d.ID == wire.User && wi.rxChecks == 0 {
-			if wi.handleUserFast(d, data) {
-				kept |= 1 << i
+		switch {
+		case wi.rxChecks != 0 && !wi.checkRx(d):
+		case d.ID == wire.Eager:
+			i := w.matching.posted.Match(d.Header)
+			if i == 0 {
+				w.queueUnexpected(d.Header, data)
+				continue
 			}
-			continue
-		}
-		if wi.handleOther(d, data) {
-			kept |= 1 << i
+			s := request.As[recvOp](&w.slab.Slots[i])
+			if p := w.slab.Bufs[i]; len(data) != 8 || len(p) < 8 || s.Flags != request.FlagHasResult {
+				w.deliver(i, d.Header, data)
+			} else {
+				s.tag, s.length = d.Header, 8
+				binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(data))
+				s.State = request.StateDone
+			}
+		case d.ID != wire.User:
+			wi.handleOther(d, data)
+		default:
+			h := w.am.fast[uint8(d.Header)]
+			if d.Header>>8|uint64(d.Flags) != 0 || h == nil {
+				if wi.handleUser(d, data) {
+					kept |= 1 << n
+				}
+				continue
+			}
+			m := &w.am.m
+			if race.Enabled {
+				m.Header = nil
+			}
+			m.ID, m.Data, m.Len = AMID(d.Header), data, len(data)
+			w.am.inHandler, w.locked = true, true
+			h(m)
+			if len(w.callbacks.failures) > 0 || m.retained != nil || race.Enabled {
+				w.endHandler()
+			}
+			w.am.inHandler, w.locked = false, false
 		}
 	}
 	return kept
+}
+
+// checkRx looks at the connection of a message while rxChecks is not 0. It returns false if the
+// message must be dropped, because the connection has failed.
+//
+//go:noinline
+func (wi *workerIface) checkRx(d *uct.Desc) bool {
+	rx := wi.rxConn(d.RxConn)
+	if rx.failed {
+		wi.t.count.Inc(cntProtocolError)
+		return false
+	}
+	if (d.ID == wire.Eager || d.ID == wire.User || d.ID == wire.UserFirst) && wi.t.matching.budget.exhausted {
+		rx.requestRndvOnly()
+	}
+	return true
 }
 
 // HandleEvents completes operations that were InProgress.
@@ -191,23 +269,12 @@ func (wi *workerIface) resume(ts []uct.Token) int {
 	return len(ts)
 }
 
-// handleOther receives all messages but eager tag and active messages in one piece, and
-// every message while an rx connection has to be checked. It reports whether the
-// message's memory is retained.
+// handleOther receives all messages but eager tag and active messages in one piece.
 //
 //go:noinline
-func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
+func (wi *workerIface) handleOther(d *uct.Desc, data []byte) {
 	rx := wi.rxConn(d.RxConn)
-	if rx.failed {
-		wi.t.count.Inc(cntProtocolError)
-		return false
-	}
 	switch d.ID {
-	case wire.Eager:
-		if wi.t.matching.budget.exhausted {
-			rx.requestRndvOnly()
-		}
-		wi.t.handleEager(d.Header, data)
 	case wire.Sync:
 		wi.handleSync(rx, d.Header, data)
 	case wire.SyncAck:
@@ -250,20 +317,11 @@ func (wi *workerIface) handleOther(d *uct.Desc, data []byte) bool {
 		wi.handleGetReply(rx, d.Header, data)
 	case wire.Reply:
 		wi.handleReply(rx, d.Header, data)
-	case wire.User:
-		if wi.t.matching.budget.exhausted {
-			rx.requestRndvOnly()
-		}
-		return wi.handleUserSlow(d, data)
 	case wire.UserFirst:
-		if wi.t.matching.budget.exhausted {
-			rx.requestRndvOnly()
-		}
 		wi.handleUserFirst(rx, d.Header, data)
 	case wire.UserRTS:
 		wi.handleUserRTS(rx, d.Header, data)
 	default:
 		wi.protocolError(rx)
 	}
-	return false
 }

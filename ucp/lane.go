@@ -35,12 +35,12 @@ type lane struct {
 	next          uint32 // next lane of the same peer, by iface, or of the free list; 0: the last
 	peer          wireup.PeerID
 	domain        uint8  // of the peer's iface; the peer numbers its domains
+	closeFlushed  bool   // the worker is closing and has posted the lane's flush
+	acked         bool   // it failed, and the peer had acknowledged what the transport had accepted
+	fenced        bool   // a fence was posted; it also orders operations on lanes opened later
 	fragSeq       uint64 // fragmented messages begun
 	err           error  // why it failed
 
-	closeFlushed   bool          // the worker is closing and has posted the lane's flush
-	acked          bool          // it failed, and the peer had acknowledged what the transport had accepted
-	fenced         bool          // a fence was posted; it also orders operations on lanes opened later
 	pendingControl request.Chain // control messages that got NoResource
 
 	emul *emulEndpoint // emulated RMA and AMO; nil: not needed yet
@@ -178,7 +178,7 @@ func (l *lane) setIface(wi *workerIface, domain uint8, thresh config.Optional[co
 	l.iface, l.domain = uint32(wi.index), domain
 	l.ifaceMaxShort, l.maxBcopy, l.zcopy = a.AM.Short, a.AM.Bcopy, zcopyOf(a.AM)
 	fast := int(min(uint64(a.AM.Short), rndvThresh))
-	l.maxEager, l.tagFast, l.amFast = rndvThresh, min(fast, int(l.maxAllocEager)), fast
+	l.maxEager, l.tagFast, l.amFast = rndvThresh, int(min(uint64(fast), l.maxAllocEager)), fast
 	if wi.t.ctx.features&FeatureTag == 0 {
 		l.tagFast = -1
 	}

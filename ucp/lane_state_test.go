@@ -1,12 +1,14 @@
 package ucp
 
 import (
+	"math"
 	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/transports/shm"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -33,6 +35,24 @@ func TestLaneFastPath(t *testing.T) {
 				assert.Equal(t, s == laneOpen && r&^one == 0, less.maxShort >= 0, "%v %b", s, less.slow)
 			}
 		}
+	}
+}
+
+// The fast path takes what the transport sends in one piece, and the settings have sent at once.
+func TestFastPathLengths(t *testing.T) {
+	ps := []uct.Component{shm.Component()}
+	for thresh, want := range map[string][2]int{
+		"inf":  {math.MaxInt, math.MaxInt},
+		"64k":  {math.MaxInt, math.MaxInt},
+		"1000": {1000, 1000},
+		"0":    {0, 0},
+		"auto": {2 << 10, math.MaxInt},
+	} {
+		p := newIdlePairOver(t, ps, 8, "UCX_RNDV_THRESH="+thresh)
+		p.must(p.e.Flush())
+		l := p.lane()
+		assert.Equal(t, min(want[0], l.ifaceMaxShort), l.maxShort, thresh)
+		assert.Equal(t, min(want[1], l.ifaceMaxShort), l.amShort, thresh)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
 )
@@ -23,9 +24,11 @@ const (
 // polling is the part of a worker that looks for work: it polls the ifaces, and blocks on
 // their descriptors.
 type polling struct {
-	moreWork    bool       // a pass has more to do than to progress firstActive
-	passes      uint32     // since the last call of doPeriodic
-	firstActive progresser // the first active iface, or noIface
+	moreWork    bool          // a pass has more to do than to progress firstActive
+	passes      uint32        // since the last call of doPeriodic
+	firstActive progresser    // the first active iface, or noIface
+	word        *uct.PollWord // of firstActive, or always ready if it has none
+	idle        uint32        // passes since the last call of its Progress
 
 	active          []progresser
 	ifaces          []*workerIface
@@ -44,6 +47,9 @@ type noIface struct{}
 
 func (noIface) Progress(int) int { return 0 }
 
+// alwaysReady is the poll word of an iface that has none.
+var alwaysReady = uct.PollWord{Next: ring.AlwaysReady()}
+
 // Progress does bounded work: it receives messages, handles events, resumes pending
 // operations and runs callbacks. It returns the number of items handled. It never sleeps.
 //
@@ -59,12 +65,19 @@ func (w *thread) progress() int {
 	if w.locked {
 		return w.progressLocked()
 	}
-	n := w.polling.firstActive.Progress(batch)
-	if w.polling.moreWork {
+	p := &w.polling
+	if !p.word.Next.Ready() && !p.moreWork {
+		if p.idle++; p.idle < uct.MaxPasses {
+			return 0
+		}
+		p.word.Passes, p.passes, p.idle = p.idle, p.passes+p.idle, 0
+	}
+	n := p.firstActive.Progress(batch)
+	if p.moreWork {
 		n += w.progressMore()
 	}
-	w.polling.passes += uint32(n+busyItems) / busyItems
-	if w.polling.passes >= periodicPasses {
+	p.passes += uint32(n+busyItems) / busyItems
+	if p.passes >= periodicPasses {
 		n += w.doPeriodic()
 	}
 	return n
@@ -236,9 +249,12 @@ func (p *polling) refreshActive(callbacks bool) {
 			wi.state = ifaceInactive
 		}
 	}
-	p.firstActive = noIface{}
+	p.firstActive, p.word = noIface{}, &alwaysReady
 	if len(p.active) > 0 {
 		p.firstActive = p.active[0]
+		if wp, ok := p.firstActive.(uct.WordPoller); ok {
+			p.word = wp.PollWord()
+		}
 	}
 	p.moreWork = len(p.active) > 1 || callbacks
 }

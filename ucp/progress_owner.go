@@ -232,7 +232,11 @@ func (w *thread) releaseProgress() {
 	if w.callbacks.pending() {
 		w.runCallbacks()
 	}
-	w.owner.transfer(&w.slab)
+	if w.owner.first == nil {
+		w.owner.state = ownerNone
+	} else {
+		w.owner.transfer(&w.slab)
+	}
 	w.unlockShared()
 }
 

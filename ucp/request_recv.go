@@ -30,7 +30,7 @@ type RecvRequest struct{ Request }
 //hot:bench BenchmarkTagPair
 //go:nosplit
 func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
-	if r.t == nil || r.t.locked || r.id&refusedBit != 0 {
+	if r.t == nil || r.t.locked {
 		return r.waitRecvSlow(ctx)
 	}
 	w := r.t
@@ -38,22 +38,26 @@ func (r RecvRequest) Wait(ctx context.Context) (Message, error) {
 	var p waitLoop
 	for {
 		b := &w.slab
-		s := &b.Slots[i]
-		if s.Gen != g {
-			return Message{}, ErrStale
+		if int(i) >= len(b.Slots) || b.Slots[i].Gen != g { // refused or stale
+			return r.waitRecvSlow(ctx)
 		}
-		if s.State == request.StateDone {
-			if s.Status != ucs.OK || s.Flags&request.FlagExtra != 0 {
-				return w.consume(i)
-			}
+		s := &b.Slots[i]
+		if s.Outcome() == request.ReceivedTag {
 			// Same as consume, but without the call.
 			s.Gen, s.State, s.Next = request.NextGen(g), request.StateFree, b.FreeList
 			b.FreeList = i
 			m := request.As[recvOp](s)
 			return Message{Tag(m.tag), int(m.length)}, nil
 		}
-		if err := p.after(ctx, w, w.progress(), r.id); err != nil {
-			return r.consumeEnded(err)
+		if s.State == request.StateDone {
+			return w.consume(i)
+		}
+		p.n++
+		p.did += uint32(w.progress())
+		if p.n >= w.ctxCheckPasses {
+			if err := p.slow(ctx, w, r.id); err != nil {
+				return r.consumeEnded(err)
+			}
 		}
 	}
 }
@@ -81,6 +85,11 @@ func (r RecvRequest) waitRecvSlow(ctx context.Context) (Message, error) {
 	if m, ok := w.slab.consumeDone(r.id); ok {
 		w.unlockShared()
 		return m, nil
+	}
+	if w.owner.state == ownerNone && ctx != nil && w.slab.Live(r.id) && r.id&refusedBit == 0 && w.mayWait() == nil {
+		w.owner.state = ownerRuns // as waitShared, with fewer looks
+		m, _, err := r.progressUntil(ctx, true)
+		return m, err
 	}
 	m, _, err := r.waitShared(ctx, true)
 	return m, err

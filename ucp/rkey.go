@@ -38,8 +38,9 @@ type RemoteKey struct {
 	// slow path: with ThreadMulti, without the access right, and after Close.
 	put        uint64 // longest put by one short operation, at most size
 	size, base uint64
-	ep         uct.Endpoint
+	words      uct.WordPutter // of ep; slowAtomics: use the slow path
 	rkey       uct.RKey
+	ep         uct.Endpoint
 	put64      uint64       // number of offsets at which PutUint64 is in bounds
 	get, get64 uint64       // same as put and put64, for gets
 	amo        uct.Endpoint // slowAtomics: use the slow path
@@ -52,6 +53,13 @@ type RemoteKey struct {
 	atomic *keyLane // lane of atomics; may be rma; nil: none
 	noAMO  string   // why atomic is nil
 	closed bool
+}
+
+// keyWords is the uct.WordPutter of a key whose endpoint is none. It checks the bounds itself.
+type keyWords RemoteKey
+
+func (k *keyWords) TryPutUint64(v, addr uint64, key uct.RKey) bool {
+	return addr-k.base < k.put64 && k.ep.PutUint64(v, addr, key) == ucs.OK
 }
 
 // keyLane is a lane with the key by which its transport reaches the memory.
@@ -110,7 +118,7 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	if err := r.plan(e); err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
 	}
-	k := &RemoteKey{t: e.t, e: e, size: v.Len, base: v.Base, access: v.Access, amo: slowAtomics{}}
+	k := &RemoteKey{t: e.t, e: e, size: v.Len, base: v.Base, access: v.Access, amo: slowAtomics{}, words: slowAtomics{}}
 	if v.Len > 0 {
 		r.resolve(k) // not under the worker's lock: it may wait for the owner
 	}
@@ -197,14 +205,18 @@ func (k *RemoteKey) openFast() {
 	if l := k.atomic; l != nil && (l.emulKey == 0 || l.emulOnly) { // otherwise each atomic has to choose between transport and emulation
 		k.amo, k.amoKey = k.endpoint(l), l.rkey
 	}
-	if rowKeyResolve.Get(k.t.ctx.settings) {
-		return
+	if !rowKeyResolve.Get(k.t.ctx.settings) {
+		if k.rma != nil && !k.rma.emulOnly {
+			k.ep = k.perOp(k.rma)
+		}
+		if k.atomic != nil && k.atomic.emulKey == 0 {
+			k.amo = k.perOp(k.atomic)
+		}
 	}
-	if k.rma != nil && !k.rma.emulOnly {
-		k.ep = k.perOp(k.rma)
-	}
-	if k.atomic != nil && k.atomic.emulKey == 0 {
-		k.amo = k.perOp(k.atomic)
+	if k.words = (*keyWords)(k); k.put64 > 0 {
+		if words, ok := k.ep.(uct.WordPutter); ok {
+			k.words = words
+		}
 	}
 }
 
@@ -222,7 +234,7 @@ func (k *RemoteKey) closeFast() {
 		return
 	}
 	k.put, k.put64, k.get, k.get64 = 0, 0, 0, 0
-	k.amo = slowAtomics{}
+	k.amo, k.words = slowAtomics{}, slowAtomics{}
 }
 
 // Len returns the size of the memory in bytes.

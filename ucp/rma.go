@@ -18,8 +18,8 @@ import (
 //go:nosplit
 func (k *RemoteKey) Put(p []byte, off uint64) Request {
 	n := uint64(len(p))
-	if n == 8 && off < k.put64 {
-		if k.ep.PutUint64(binary.LittleEndian.Uint64(p), k.base+off, k.rkey) == ucs.OK {
+	if n == 8 { // the transport checks the bounds
+		if k.words.TryPutUint64(binary.LittleEndian.Uint64(p), k.base+off, k.rkey) {
 			return Request{}
 		}
 		return k.putUint64Slow(binary.LittleEndian.Uint64(p), off) // this call has fewer registers to save

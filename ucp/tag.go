@@ -128,7 +128,9 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	if w.t.matching.unexpQueue.Len() != 0 && w.t.matchUnexpected(i, uint64(tag), uint64(mask)) {
 		return r
 	}
-	w.t.matching.posted.Add(i, uint64(tag), uint64(mask))
+	if posted := &w.t.matching.posted; !posted.AddOnly(i, uint64(tag), uint64(mask)) {
+		posted.Add(i, uint64(tag), uint64(mask))
+	}
 	return r
 }
 
@@ -193,23 +195,29 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 
 // The fast paths of tag.go and request_recv.go, under the lock.
 
-// tagSendShared is TagSend.
-func (e Endpoint) tagSendShared(p []byte, tag Tag) Request {
-	w := e.t
+// tagSendSlow is TagSend for each thread mode. With ThreadMulti it is the fast path, too.
+//
+//go:noinline
+func (e Endpoint) tagSendSlow(p []byte, tag Tag) Request {
+	w := e.thread()
+	if !w.locked {
+		return w.tagSend(e, sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p)})
+	}
 	w.owner.lockShared()
-	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) {
-		l := &w.lanes[w.eps[k].lane] // lane 0, if there is none, accepts nothing
-		if len(p) <= l.maxShort && l.ep.AMShort(wire.Eager, uint64(tag), p) == ucs.OK {
+	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) && int(w.eps[k].lane) < len(w.lanes) {
+		l, st := &w.lanes[w.eps[k].lane], ucs.NoResource // lane 0, if there is none, accepts nothing
+		switch {
+		case len(p) > l.maxShort:
+		case len(p) == 8:
+			st = l.ep.AMUint64(wire.Eager, uint64(tag), binary.LittleEndian.Uint64(p))
+		default:
+			st = l.ep.AMShort(wire.Eager, uint64(tag), p)
+		}
+		if st == ucs.OK {
 			w.unlockShared()
 			return Request{}
 		}
 	}
-	return e.tagSendUnlock(p, tag)
-}
-
-//go:noinline
-func (e Endpoint) tagSendUnlock(p []byte, tag Tag) Request {
-	w := e.t
 	r := w.tagSend(e, sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p)})
 	w.unlockShared()
 	return r
@@ -235,17 +243,20 @@ func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 	}
 	b := &w.slab
 	i := b.Alloc(request.TagRecv)
-	b.Slots[i].Flags = request.FlagHasResult
+	s := &b.Slots[i]
+	s.Flags = request.FlagHasResult
 	b.Bufs[i] = p
-	r := RecvRequest{Request{w, b.ID(i)}}
+	r := RecvRequest{Request{w, uint64(s.Gen)<<32 | uint64(i)}}
 	if w.matching.unexpQueue.Len() == 0 || !w.matchUnexpected(i, uint64(tag), uint64(mask)) {
-		w.matching.posted.Add(i, uint64(tag), uint64(mask))
+		if posted := &w.matching.posted; !posted.AddOnly(i, uint64(tag), uint64(mask)) {
+			posted.Add(i, uint64(tag), uint64(mask))
+		}
 	}
 	w.unlockShared()
 	return r
 }
 
-// consumeDone consumes the result of receive id if it has succeeded and has no state outside
+// consumeDone consumes the result of tag receive id if it has succeeded and has no state outside
 // of its slot, as nearly all do. The caller holds the lock.
 func (b *slab) consumeDone(id uint64) (Message, bool) {
 	i, g := uint32(id), uint32(id>>32)
@@ -253,7 +264,7 @@ func (b *slab) consumeDone(id uint64) (Message, bool) {
 		return Message{}, false
 	}
 	s := &b.Slots[i]
-	if s.Gen != g || s.State != request.StateDone || s.Status != ucs.OK || s.Flags&request.FlagExtra != 0 {
+	if s.Gen != g || s.Outcome() != request.ReceivedTag {
 		return Message{}, false
 	}
 	s.Gen, s.State, s.Next = request.NextGen(g), request.StateFree, b.FreeList

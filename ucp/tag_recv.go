@@ -1,8 +1,6 @@
 package ucp
 
 import (
-	"encoding/binary"
-
 	"github.com/goucx/goucx/ucp/internal/pool"
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
@@ -56,26 +54,6 @@ type matchedOp struct {
 	_, _    uint32
 	message uint32 // id in Worker.unexpected
 	_       [28]byte
-}
-
-// handleEager receives a whole message.
-//
-//hot:bench BenchmarkTagPair
-//go:nosplit
-func (w *thread) handleEager(tag uint64, data []byte) {
-	i := w.matching.posted.Match(tag)
-	if i == 0 {
-		w.queueUnexpected(tag, data)
-		return
-	}
-	s := request.As[recvOp](&w.slab.Slots[i])
-	if p := w.slab.Bufs[i]; len(data) == 8 && len(p) >= 8 && s.Flags == request.FlagHasResult {
-		s.tag, s.length = tag, 8
-		binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(data))
-		s.State = request.StateDone
-		return
-	}
-	w.deliver(i, tag, data)
 }
 
 // deliver completes the receive in slot i with data.

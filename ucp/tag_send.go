@@ -62,15 +62,6 @@ type sendParams struct {
 }
 
 //go:noinline
-func (e Endpoint) tagSendSlow(p []byte, tag Tag) Request {
-	t := e.thread()
-	if t.locked {
-		return e.tagSendShared(p, tag)
-	}
-	return t.tagSend(e, sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p)})
-}
-
-//go:noinline
 func (e Endpoint) tagSendUint64Slow(v uint64, tag Tag) Request {
 	t := e.thread()
 	t.lock()

@@ -97,7 +97,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	id := uct.UUID(platform.ProcessID())
 	binary.LittleEndian.PutUint32(id[:], binary.LittleEndian.Uint32(id[:])+workerSeq.Add(1))
 	w := &Worker{mode: c.Mode, t: thread{
-		ctx: x, id: id, operations: &operations, locked: c.Mode == ThreadMulti, tagSlow: c.Mode == ThreadMulti || x.features&FeatureTag == 0, polling: polling{firstActive: noIface{}},
+		ctx: x, id: id, operations: &operations, locked: c.Mode == ThreadMulti, tagSlow: c.Mode == ThreadMulti || x.features&FeatureTag == 0, polling: polling{firstActive: noIface{}, word: &alwaysReady},
 		lanes:   []lane{{laneLife: closedLane}},
 		laneOf:  make(laneIndex),
 		cold:    make(coldEps),
@@ -290,7 +290,7 @@ const closeGrace = 10 * time.Second
 
 // closeIfaces closes the ifaces and the event descriptors. No iface is active from then on.
 func (w *Worker) closeIfaces() error {
-	w.t.polling.active, w.t.polling.firstActive = nil, noIface{}
+	w.t.polling.active, w.t.polling.firstActive, w.t.polling.word = nil, noIface{}, &alwaysReady
 	w.t.polling.moreWork = w.t.callbacks.pending()
 	p := &w.t.polling
 	p.sleeper.unwatch()

@@ -101,3 +101,10 @@ type Endpoint interface {
 	// purged. It is idempotent.
 	Close()
 }
+
+// WordPutter is an Endpoint whose memory may be written by a store.
+type WordPutter interface {
+	// TryPutUint64 is PutUint64 if one store carries it out. Otherwise it returns false and has done
+	// nothing: PutUint64 carries it out or returns the reason.
+	TryPutUint64(v, addr uint64, k RKey) bool
+}

@@ -89,6 +89,12 @@ var groups = []group{
 			"read the clock at every message of a stream, as UCX's tool",
 			"does, instead of at every 64th",
 		}, value: func(o *options) pflag.Value { return boolValue(&o.StampEach) }},
+		{long: "calibrate", arg: "<tl>", help: []string{
+			"measure each way in which a transport (shm) copies messages,",
+			"between two processes that it starts, and print the settings",
+			"with which it is fastest; -t, -s (sizes to measure), -m, -n and",
+			"-w restrict it, -c takes two processors",
+		}, value: func(o *options) pflag.Value { return calibrateValue(&o.calibrate) }},
 		{
 			letter: "P", long: "mpi", arg: "<0|1>", help: []string{"use MPI to find the other side"},
 			value: func(*options) pflag.Value { return onlyValue("0", "1", noMPI, false) },

@@ -33,6 +33,7 @@ type options struct {
 	pcap       string
 	style      report.Style
 	plot       string // the file of --plot
+	calibrate  string // the transport of --calibrate
 	quiet      bool
 	help       bool
 	version    bool

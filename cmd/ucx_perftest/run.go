@@ -60,6 +60,10 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 	if err := o.checkForm(); err != nil {
 		return err
 	}
+	if o.calibrate != "" {
+		connects = true
+		return calibrate(o, stdout, stderr)
+	}
 	plan, err := newPlan(o)
 	if err != nil {
 		return err

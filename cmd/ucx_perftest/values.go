@@ -12,6 +12,7 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/perf"
+	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
@@ -307,6 +308,21 @@ func sizesValue(p *[]int64) pflag.Value {
 }
 
 func cpusValue(p *[]int) pflag.Value { return parsed(p, cpu.FormatList, cpu.ParseList) }
+
+// calibrateValue is a transport with several ways to copy a message.
+func calibrateValue(p *string) pflag.Value {
+	return withWords(parsed(p, itself, func(s string) (string, error) {
+		if s == "shm" {
+			return s, nil
+		}
+		for _, c := range transports.All() {
+			if s == c.Name() || contains(c.Aliases(), s) && c.Name() != "shm" {
+				return "", unsupported("of goucx's transports only shm has several ways to copy a message")
+			}
+		}
+		return "", errors.New("known is shm")
+	}), "shm")
+}
 
 // listValue collects each use of the option.
 func listValue(p *[]string) pflag.Value {

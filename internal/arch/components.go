@@ -23,17 +23,18 @@ var setUp = []string{"worker.go", "config.go"}
 var components = []component{
 	{"owner", "progressOwner", []string{"progress_owner.go", "progress_waiter.go", "progress.go", "sleep.go", "thread.go", "wait_list.go"}, []touch{
 		{"request_post.go", "mustWake", "a posted operation ends a sleep, in one store"},
+		{"request_recv.go", "state", "a wait takes the free ownership"},
 		{"am_callback.go", "state", "a close inside a callback looks for an owner"},
 		{"live.go", "mu", "the reader of statistics tries the lock and never waits"},
 	}},
 	{"callbacks", "callbacks", []string{"callbacks.go", "am_callback.go"}, []touch{
-		{"am_recv.go", "failures", "each handler ends with this check"},
+		{"iface.go", "failures", "each handler ends with this check"},
 		{"fail.go", "failures", "a failed endpoint adds its call"},
 		{"sleep.go", "running", "a callback must not sleep"},
 	}},
 	{"matching", "matching", []string{"tag.go", "tag_recv.go", "request_recv.go", "rndv_recv.go", "cancel.go", "flow_control.go", "reassembly.go"}, []touch{
-		{"am_recv.go", "budget", "each active message checks the budget"},
 		{"iface.go", "budget", "each eager message checks the budget"},
+		{"iface.go", "posted", "the fast path of receives"},
 		{"am_rndv.go", "rejecting", "a closing worker rejects an RTS at once"},
 		{"abort.go", "posted", "an abort ends the receives tied to its endpoint"},
 		{"fail.go", "posted", "a failed endpoint ends the receives tied to it"},

@@ -53,7 +53,7 @@ var ucpList = []mutant{
 	{
 		name: "a put does not look whether the region was revoked",
 		file: "transports/internal/mapped/rma.go",
-		old:  "addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {", new: "addr-rec.base >= rec.put8 {", times: 2,
+		old:  "addr-rec.base >= rec.put8 || rec.gen != rec.slot.gen.Load() {", new: "addr-rec.base >= rec.put8 {", times: 2,
 		pkg: "./transports/internal/mapped", test: "^TestRevoked$",
 	},
 	{

@@ -74,6 +74,11 @@ func Listen(c Config) (*Listener, error) {
 	return listen(c, addr)
 }
 
+// ListenLocal opens a free port for a client on this host.
+func ListenLocal(c Config) (*Listener, error) {
+	return listen(c, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+}
+
 func listen(c Config, addr *net.TCPAddr) (*Listener, error) {
 	l, err := net.ListenTCP(c.network(), addr)
 	if err != nil {

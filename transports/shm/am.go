@@ -38,8 +38,7 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	fault.At(fault.HalfCopied)
 	c.SetPayload(p)
 	fault.At(fault.BeforePublish)
-	c.Publish(ring.First(e.tx.Head(), uint8(id), len(p)))
-	e.tx.Advance()
+	e.tx.Publish(c, uint8(id), len(p))
 	fault.At(fault.AfterPublish)
 	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
 		e.notify()
@@ -55,14 +54,12 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	if !e.tx.Room() || id >= uct.NumAMIDs {
 		return e.uint64Slow(id, hdr, v)
 	}
-	c := e.tx.Cell()
 	fault.At(fault.Reserve)
-	c.SetHeader(hdr)
+	c := e.tx.Cell()
 	fault.At(fault.HalfCopied)
-	c.SetUint64(v)
+	c.SetShort(hdr, v)
 	fault.At(fault.BeforePublish)
-	c.Publish(ring.First(e.tx.Head(), uint8(id), 8))
-	e.tx.Advance()
+	e.tx.Publish(c, uint8(id), 8)
 	fault.At(fault.AfterPublish)
 	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
 		e.notify()

@@ -32,7 +32,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 		return ucs.Closed
 	}
 	if f.hasWork() {
-		f.passes |= servicePasses - 1 // the work may be where only service polls
+		f.needService() // the work may be where only service polls
 		return ucs.Busy
 	}
 	if f.state == armed {
@@ -58,14 +58,22 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 	// After the barrier, all stores that a sender made before its load of the armed
 	// word are visible to the polls below.
 	if f.fenceFlag == 0 && globalBarrier() != nil || f.hasWork() {
+		served := f.servedAt
 		f.disarm()
+		f.servedAt = served
 		return ucs.Busy
 	}
-	f.passes |= servicePasses - 1 // an idle pass after the sleep calls service
+	f.needService() // an idle pass after the sleep calls service
 	if len(f.undialed) > 0 {
 		return ucs.InProgress
 	}
 	return ucs.OK
+}
+
+// needService makes the next idle pass call service.
+func (f *iface) needService() {
+	f.servedAt = f.passes() - servicePasses
+	f.needPass()
 }
 
 // hasWork reports whether there is work: in service, in a ring, a copy, or room for a pending
@@ -94,7 +102,7 @@ func (f *iface) hasWork() bool {
 //go:noinline
 func (f *iface) disarm() {
 	f.state = polling
-	f.passes++ // skips the service pass that Arm arranged: the wake-up was for a message
+	f.servedAt = f.passes() // the service pass that Arm arranged is skipped: the wake-up was for a message
 	for _, p := range f.pages {
 		if atomic.SwapUint32(p.armed, 0) == 0 {
 			f.eventSignalled = true

@@ -37,7 +37,7 @@ var (
 		"The sender of a message that is fetched copies some of its pieces of 32k while it polls. n: the receiver copies all, for comparison.")
 	fetchThresh = config.New("SHM_FETCH_THRESH", "6k", config.Size(1<<10, config.Inf), "bytes",
 		"Longest tag message that is sent through the ring; the receiver fetches a longer one. It counts where UCX_RNDV_THRESH is auto. ucx_perftest --calibrate shm measures it.")
-	fetchMappedThresh = config.New("SHM_FETCH_MAPPED_THRESH", "3k", config.Size(1<<10, config.Inf), "bytes",
+	fetchMappedThresh = config.New("SHM_FETCH_MAPPED_THRESH", "2k", config.Size(1<<10, config.Inf), "bytes",
 		"The same of a message in memory of Context.Allocate, where it is less than UCX_SHM_FETCH_THRESH.")
 )
 

@@ -33,14 +33,14 @@ func TestCopyWays(t *testing.T) {
 		heapWay, allWay string
 		heapReason      string
 	}{
-		{nil, nil, nil, all, 6145, 3073, call + both, maps + both, "the system permits it, and UCX_SHM_SINGLE_COPY=auto (default)"},
-		{nil, forbidden, nil, copiesByMapping | copiesByBoth, 0, 3073, ring, maps + both, "the system forbids it"},
-		{nil, nil, forbidden, all &^ copiesByWrite, 6145, 3073, call, maps + both, "its sender can copy nothing: the system forbids it"},
+		{nil, nil, nil, all, 6145, 2049, call + both, maps + both, "the system permits it, and UCX_SHM_SINGLE_COPY=auto (default)"},
+		{nil, forbidden, nil, copiesByMapping | copiesByBoth, 0, 2049, ring, maps + both, "the system forbids it"},
+		{nil, nil, forbidden, all &^ copiesByWrite, 6145, 2049, call, maps + both, "its sender can copy nothing: the system forbids it"},
 		{[]string{"UCX_SHM_SINGLE_COPY=none"}, nil, nil, 0, 0, 0, ring, ring, "UCX_SHM_SINGLE_COPY=none (environment UCX_SHM_SINGLE_COPY)"},
-		{[]string{"UCX_SHM_SINGLE_COPY=mapped"}, nil, nil, copiesByMapping | copiesByBoth, 0, 3073, ring, maps + both, "UCX_SHM_SINGLE_COPY=mapped (environment UCX_SHM_SINGLE_COPY)"},
+		{[]string{"UCX_SHM_SINGLE_COPY=mapped"}, nil, nil, copiesByMapping | copiesByBoth, 0, 2049, ring, maps + both, "UCX_SHM_SINGLE_COPY=mapped (environment UCX_SHM_SINGLE_COPY)"},
 		{[]string{"UCX_SHM_SINGLE_COPY=cma"}, nil, nil, all &^ copiesByMapping, 6145, 6145, call + both, call + both, "the system permits it, and UCX_SHM_SINGLE_COPY=cma (environment UCX_SHM_SINGLE_COPY)"},
 		{[]string{"UCX_SHM_SINGLE_COPY=cma"}, forbidden, forbidden, 0, 0, 0, ring, ring, "the system forbids it"},
-		{[]string{"UCX_SHM_COOPERATIVE_COPY=n"}, nil, nil, all &^ copiesByBoth, 6145, 3073, call, maps, "the system permits it, and UCX_SHM_SINGLE_COPY=auto (default)"},
+		{[]string{"UCX_SHM_COOPERATIVE_COPY=n"}, nil, nil, all &^ copiesByBoth, 6145, 2049, call, maps, "the system permits it, and UCX_SHM_SINGLE_COPY=auto (default)"},
 		{[]string{"UCX_SHM_FETCH_THRESH=inf", "UCX_SHM_FETCH_MAPPED_THRESH=1k"}, nil, nil, all, 0, 1025, call + both, maps + both, "the system permits it, and UCX_SHM_SINGLE_COPY=auto (default)"},
 	} {
 		set, err := loaded(c.env...)

@@ -32,18 +32,21 @@ func (f *iface) promote(e *ep) {
 	if len(f.hot) == maxHot {
 		stalest := f.hot[0]
 		for _, h := range f.hot[1:] {
-			if f.passes-h.lastHit > f.passes-stalest.lastHit {
+			if f.passes()-h.lastHit > f.passes()-stalest.lastHit {
 				stalest = h
 			}
 		}
-		if f.passes-stalest.lastHit < stalePasses {
+		if f.passes()-stalest.lastHit < stalePasses {
 			return
 		}
 		f.demote(stalest)
 		f.recheck.Add(stalest)
 	}
+	if len(f.hot) == 1 {
+		f.hot[0].lastHit = f.passes() // Progress does not note the hits of the only one
+	}
 	e.hot = true
-	e.lastHit = f.passes
+	e.lastHit = f.passes()
 	f.hot = append(f.hot, e)
 	e.rx.SetPolled(true)
 	f.selectDoorbells()
@@ -57,7 +60,7 @@ func (f *iface) demote(e *ep) {
 		return
 	}
 	e.hot = false
-	e.demotedAt = f.passes
+	e.demotedAt = f.passes()
 	e.rx.SetPolled(false)
 	if i := slices.Index(f.hot, e); i >= 0 {
 		f.hot = append(f.hot[:i:i], f.hot[i+1:]...) // a new slice: a loop may iterate over the old one
@@ -131,7 +134,8 @@ func (f *iface) scan(now ucs.Time) int {
 // selectDoorbells selects the doorbell words that idle passes poll. It selects none while all
 // connections are hot.
 func (f *iface) selectDoorbells() {
-	f.nextDoorbell, f.extraWork = 0, true
+	f.nextDoorbell = 0
+	f.needPass()
 	if f.Len() <= len(f.hot) {
 		f.doorbells, f.lastDoorbells, f.currentPage = nil, nil, 0
 		return

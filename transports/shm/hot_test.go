@@ -67,7 +67,7 @@ func (c *crowd) cold() []*ep {
 // keepHot makes none of the hot connections stale.
 func (c *crowd) keepHot() {
 	for _, h := range c.to.hot {
-		h.lastHit = c.to.passes
+		h.lastHit = c.to.passes()
 	}
 }
 
@@ -81,7 +81,7 @@ func (c *crowd) serve() {
 // dry, so that no pass is idle.
 func TestColdConnectionIsHeardBesideBusyHotOnes(t *testing.T) {
 	c := newCrowd(t, maxHot+1)
-	for c.to.recheck.Len() > 0 || c.to.passes&(servicePasses/4-1) != 1 {
+	for c.to.recheck.Len() > 0 || c.to.passes() != c.to.servedAt {
 		c.to.Progress(64) // until none is polled because it was hot a moment ago, or by service
 	}
 	by := map[uint32]*ep{}
@@ -159,7 +159,7 @@ func TestConnectionThatEndsWhileItCools(t *testing.T) {
 	c := newCrowd(t, maxHot+1)
 	cold := c.cold()[0]
 	victim := c.to.hot[0]
-	c.to.passes += 2 * stalePasses
+	c.to.left -= 2 * stalePasses
 	require.Equal(t, ucs.OK, cold.AMShort(1, 0, nil))
 	c.to.recheck.Add(c.end(cold))
 	for _, e := range c.es {

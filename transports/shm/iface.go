@@ -38,10 +38,12 @@ type iface struct {
 	doorbells     []uint64 // doorbell words that passes poll: of page currentPage
 	lastDoorbells []uint64 // their last values
 	nextDoorbell  int      // index of the next word to poll
-	passes        uint32
+	servedAt      uint32   // passes at the last call of service
+	workAt        uint32   // passes from which on a pass has work besides hot: doorbells, waiting or service
+	left          int32    // passes until then
+	word          uct.PollWord
 	nextHot       int  // index in hot at which the next drain begins
 	serviceNeeded bool // service has work
-	extraWork     bool // a pass has work besides hot: doorbells, waiting or service
 	waiting       []*ep
 	fetching      []*ep // connections from whose peers messages are copied, in each pass a piece
 	exposing      []*ep // connections whose peers copy messages of this side
@@ -140,7 +142,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 		d: d, handler: c.Handler, layout: layout, dir: socketDir.Get(set),
 		threads: max(c.Threads, 1), halfOpen: map[uint32]halfOpenConn{}, scanInterval: rescan.Get(set), worker: c.Worker,
 		connecting: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
-		maxRingSize: int(ringMaxSize.Get(set)),
+		maxRingSize: int(ringMaxSize.Get(set)), word: uct.PollWord{Next: alwaysReady},
 	}
 	if shmem.RegisterGlobal() != nil {
 		f.fenceFlag = flagFence

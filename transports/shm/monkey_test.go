@@ -204,7 +204,7 @@ func (z *zoo) run(steps int) {
 		case 0:
 			z.replace(i)
 		case 1:
-			c.f.passes += 2 * stalePasses
+			c.f.left -= 2 * stalePasses
 		default:
 			z.act(c)
 		}

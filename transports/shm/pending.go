@@ -20,7 +20,8 @@ func (e *ep) PendingAdd(t uct.Token) uct.Status {
 		e.block(ucs.NoResource)
 		f := e.f
 		if e.Facts.Add(inWaiting) {
-			f.waiting, f.extraWork = append(f.waiting, e), true
+			f.waiting = append(f.waiting, e)
+			f.needPass()
 		}
 		if f.state == armed {
 			f.requestService() // this peer was not asked to wake the worker when it frees room

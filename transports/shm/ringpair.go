@@ -198,6 +198,7 @@ func (e *ep) detachRx() {
 		p.rx = e.rx
 	}
 	e.rx, e.rxPair = e.f.nullPair.rx, machine.None
+	e.f.needPass() // the poll word may be in the ring
 }
 
 // HasReceived implements conn.Connection.

@@ -35,7 +35,7 @@ func (f *iface) requestService() {
 // requestPass makes the next pass do extra work. If the worker is armed, it signals the
 // event: another goroutine of this process may be asleep on it.
 func (f *iface) requestPass() {
-	f.extraWork = true
+	f.needPass()
 	if f.state == armed {
 		f.eventSignalled = true
 		_ = f.event.Signal() // fails only if the event is closed
@@ -45,7 +45,7 @@ func (f *iface) requestPass() {
 // service handles the events of sockets and processes, and work that earlier calls
 // queued. It invokes callbacks.
 func (f *iface) service() int {
-	f.serviceNeeded = false
+	f.serviceNeeded, f.servedAt = false, f.passes()
 	n, err := f.epoll.Wait(f.events[:], 0)
 	if err != nil {
 		f.d.logf("poll the sockets", err)

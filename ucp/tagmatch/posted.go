@@ -32,16 +32,22 @@ func (p *Posted) Pattern(id uint32) (tag, mask uint64) {
 	return e.tag, e.mask
 }
 
+// AddOnly is Add if p is empty. Otherwise it returns false and changes nothing.
+func (p *Posted) AddOnly(id uint32, tag, mask uint64) bool {
+	if p.n != 0 || p.only != 0 {
+		return false
+	}
+	p.only, p.tag, p.mask = id, tag, mask
+	return true
+}
+
 // Add adds receive id, which is not 0 and not in p. It accepts messages whose tag
 // equals tag in the bits of mask. Numbers should be small: memory is allocated up to
 // the largest.
 //
 //hot:bench BenchmarkExpected
-//go:nosplit
 func (p *Posted) Add(id uint32, tag, mask uint64) {
-	if p.n == 0 && p.only == 0 {
-		p.only, p.tag, p.mask = id, tag, mask
-	} else {
+	if !p.AddOnly(id, tag, mask) {
 		p.addMore(id, tag, mask)
 	}
 }
@@ -92,24 +98,28 @@ func (p *Posted) addWild(id uint32) {
 	p.numWild++
 }
 
+// FindOnly returns the only receive if it accepts a message with this tag. It returns 0 if it does
+// not, or if there are several. Match then returns the receive.
+func (p *Posted) FindOnly(tag uint64) uint32 {
+	if (p.tag^tag)&p.mask != 0 {
+		return 0
+	}
+	return p.only
+}
+
+// RemoveOnly removes the receive that FindOnly returned.
+func (p *Posted) RemoveOnly() { p.only = 0 }
+
 // Match removes and returns the oldest receive that accepts a message with this tag, 0
 // if there is none.
 //
 //hot:bench BenchmarkExpected
-//go:nosplit
+//go:noinline
 func (p *Posted) Match(tag uint64) uint32 {
-	if i := p.only; i != 0 && (p.tag^tag)&p.mask == 0 {
+	if i := p.FindOnly(tag); i != 0 {
 		p.only = 0
 		return i
 	}
-	return p.matchMore(tag)
-}
-
-// matchMore is Match if receives are in the index, or if the only receive does not
-// accept the message.
-//
-//go:noinline
-func (p *Posted) matchMore(tag uint64) uint32 {
 	if p.only != 0 || p.n == 0 {
 		return 0
 	}

@@ -46,6 +46,12 @@ func (c Cell) SetHeader(v uint64) { *(*uint64)(unsafe.Add(c.p, headerOff)) = v }
 // SetUint64 stores an 8-byte payload.
 func (c Cell) SetUint64(v uint64) { *(*uint64)(unsafe.Add(c.p, payOff)) = v }
 
+// SetShort stores the header and an 8-byte payload.
+func (c Cell) SetShort(header, v uint64) {
+	*(*uint64)(unsafe.Add(c.p, headerOff)) = header
+	*(*uint64)(unsafe.Add(c.p, payOff)) = v
+}
+
 // SetPayload stores p, which has at most InlineMax bytes.
 func (c Cell) SetPayload(p []byte) {
 	if len(p) == 8 {

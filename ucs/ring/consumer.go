@@ -10,11 +10,7 @@ import (
 //
 // Concurrency: one goroutine.
 type Consumer struct {
-	cells  cells
-	mask   uint64
-	want   uint64 // sequence number of the next message
-	at     uint64 // byte offset of its cell
-	atMask uint64 // size of all cells in bytes, minus one: the mask of at
+	Position // of the next message
 
 	cellTail *uint64
 	bulkTail *uint64
@@ -38,11 +34,7 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 	}
 	data := area[controlBytes:l.Size()]
 	return Consumer{
-		cells:        cellsOf(data),
-		mask:         uint64(l.Cells) - 1,
-		want:         1,
-		at:           CellSize & (uint64(l.Cells)*CellSize - 1),
-		atMask:       uint64(l.Cells)*CellSize - 1,
+		Position:     Position{cells: cellsOf(data), want: 1, at: CellSize, atMask: uint64(l.Cells)*CellSize - 1},
 		cellTail:     uint64At(area, offCellTail),
 		bulkTail:     uint64At(area, offBulkTail),
 		polled:       uint32At(area, offPolled),
@@ -55,71 +47,14 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 	}, nil
 }
 
-// Ready reports whether the next message has arrived. Cost: one load.
-func (c *Consumer) Ready() bool {
-	return uint32(c.cell().First()) == uint32(c.want)
-}
-
 // Data returns the memory to which the offsets of messages refer.
 func (c *Consumer) Data() []byte { return c.data }
 
-// Poll returns the first word of the next cell, and whether its message has arrived.
-func (c *Consumer) Poll() (first uint64, more bool) {
-	first = c.cell().First()
-	return first, uint32(first) == uint32(c.want)
-}
-
-// Cursor is a position ahead of a Consumer's, held in registers. A loop over a batch
-// advances a Cursor and ends with Seek. It calls no other method of the Consumer
-// meanwhile.
-type Cursor struct {
-	cells cells
-	mask  uint64
-	want  uint64
-}
-
-// Cursor returns a cursor at the next message.
-func (c *Consumer) Cursor() Cursor { return Cursor{c.cells, c.mask, c.want} }
-
-// Seek advances the consumer to the position of u.
-func (c *Consumer) Seek(u Cursor) {
-	c.want = u.want
-	c.at = u.want & c.mask * CellSize
-}
-
-// Poll is like Consumer.Poll at the cursor.
-func (u Cursor) Poll() (first uint64, more bool) {
-	first = u.cells.at(u.want, u.mask).First()
-	return first, uint32(first) == uint32(u.want)
-}
-
-// Header is like Consumer.Header at the cursor.
-func (u Cursor) Header() uint64 { return u.cells.at(u.want, u.mask).Header() }
-
-// Inline is like Consumer.Inline at the cursor.
-func (u Cursor) Inline(first uint64) (off, n uint32, ok bool) {
-	n = uint32(first >> lenShift) // length and flags: any flag makes it exceed InlineMax
-	return uint32(u.want&u.mask)*CellSize + payOff, n, n <= InlineMax
-}
-
-// Next returns a cursor behind the message.
-func (u Cursor) Next() Cursor {
-	u.want++
-	return u
-}
+// Seek advances the consumer to position p, which is one of its own.
+func (c *Consumer) Seek(p Position) { c.at, c.want = p.at, p.want }
 
 // ID returns the message id in a cell's first word.
 func ID(first uint64) uint8 { return uint8(first >> idShift) }
-
-// Header returns the header of the message that Poll found.
-func (c *Consumer) Header() uint64 { return c.cell().Header() }
-
-// Inline returns offset and length of a payload in the cell. ok is false if the payload
-// is not in the cell: see Bulk.
-func (c *Consumer) Inline(first uint64) (off, n uint32, ok bool) {
-	n = uint32(first >> lenShift) // length and flags: any flag makes it exceed InlineMax
-	return uint32(c.at) + payOff, n, n <= InlineMax
-}
 
 // Bulk returns offset and length of a payload in the bulk area. It reads each word once
 // and checks it. ok is false if the cell holds garbage.
@@ -141,10 +76,7 @@ func (c *Consumer) Bulk(first uint64) (off, n uint32, ok bool) {
 }
 
 // Advance moves to the message after the one that Poll found.
-func (c *Consumer) Advance() {
-	c.want++
-	c.at = (c.at + CellSize) & c.atMask
-}
+func (c *Consumer) Advance() { c.Seek(c.Position.Next()) }
 
 // cell returns the next cell. Advance and the layout check keep it in the area.
 func (c *Consumer) cell() Cell { return c.cells.offset(c.at) }
@@ -164,11 +96,19 @@ func (c *Consumer) Prefetch(n int) {
 //
 //gcassert:inline
 func (c *Consumer) Release() (woke bool) {
-	return (c.want >= c.publishAt || atomic.LoadUint32(c.waiting) != 0) && c.releaseSlow()
+	return (c.MustRelease() || c.ProducerWaits()) && c.ReleaseNow()
 }
 
+// MustRelease reports whether Release would publish because of what was consumed.
+func (c *Consumer) MustRelease() bool { return c.want >= c.publishAt }
+
+// ProducerWaits reports whether Release would publish because the producer waits for room.
+func (c *Consumer) ProducerWaits() bool { return atomic.LoadUint32(c.waiting) != 0 }
+
+// ReleaseNow is Release if one of them returned true.
+//
 //go:noinline
-func (c *Consumer) releaseSlow() bool {
+func (c *Consumer) ReleaseNow() (woke bool) {
 	if c.want >= c.publishAt {
 		c.publish()
 	} else if c.Ready() {
@@ -190,7 +130,7 @@ func (c *Consumer) releaseSlow() bool {
 // Discard consumes the messages that have arrived, without reading them, and publishes that. The
 // consumer is not used afterwards.
 func (c *Consumer) Discard() {
-	for n := uint64(0); n <= c.mask && c.Ready(); n++ {
+	for n := uint64(0); n <= c.atMask/CellSize && c.Ready(); n++ {
 		c.Advance()
 	}
 	c.publish()

@@ -65,6 +65,12 @@ func (p *Producer) Cell() Cell { return p.cells.at(p.head, p.mask) }
 // Advance moves to the next cell after a message was published at Cell.
 func (p *Producer) Advance() { p.head++ }
 
+// Publish publishes the message of n bytes in c, which is Cell, and moves to the next cell.
+func (p *Producer) Publish(c Cell, id uint8, n int) {
+	c.Publish(First(p.head, id, n))
+	p.head++
+}
+
 // Polled reports whether the consumer polls this ring continuously. If so, messages
 // need no doorbell.
 func (p *Producer) Polled() bool { return atomic.LoadUint32(p.polled) != 0 }

@@ -52,17 +52,28 @@ func (rec *record) check(addr, n uint64, perm uint32) uct.Status {
 	return ucs.OK
 }
 
+// TryPutUint64 implements uct.WordPutter. It calls no function, so it needs no stack frame.
+//
+//hot:bench BenchmarkPutUint64
+//go:nosplit
+func (r *RMA) TryPutUint64(v, addr uint64, k uct.RKey) bool {
+	rec := recordAt(k)
+	if r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.gen != rec.slot.gen.Load() {
+		return false
+	}
+	rec.store8(addr, v)
+	return true
+}
+
 // PutUint64 writes eight bytes.
 //
 //hot:bench BenchmarkPutUint64
 //go:nosplit
 func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
-	rec := recordAt(k)
-	if r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {
-		return r.putUint64Slow(v, addr, k)
+	if r.TryPutUint64(v, addr, k) {
+		return ucs.OK
 	}
-	rec.store8(addr, v)
-	return ucs.OK
+	return r.putUint64Slow(v, addr, k)
 }
 
 // PutShort copies p to addr.
@@ -70,7 +81,7 @@ func (r *RMA) PutUint64(v, addr uint64, k uct.RKey) uct.Status {
 //hot:bench BenchmarkPutShort
 func (r *RMA) PutShort(p []byte, addr uint64, k uct.RKey) uct.Status {
 	rec := recordAt(k)
-	if len(p) != 8 || r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.slot.gen.Load() != rec.gen {
+	if len(p) != 8 || r.gate != ucs.OK || addr-rec.base >= rec.put8 || rec.gen != rec.slot.gen.Load() {
 		return r.transfer(p, addr, k, permPut)
 	}
 	rec.store8(addr, binary.LittleEndian.Uint64(p))

@@ -50,6 +50,15 @@ type Header struct {
 	Parts  uint32 // parts that have not completed
 }
 
+// ReceivedTag is the Outcome of a tag receive that has succeeded and has no state outside of its
+// slot, as nearly all do.
+const ReceivedTag = uint32(TagRecv) | uint32(StateDone)<<8 | uint32(ucs.OK)<<16 | uint32(FlagHasResult)<<24
+
+// Outcome returns Op, State, Status and Flags in one word, which the compiler loads at once.
+func (h *Header) Outcome() uint32 {
+	return uint32(h.Op) | uint32(h.State)<<8 | uint32(h.Status)<<16 | uint32(h.Flags)<<24
+}
+
 // Slot is an operation in flight, and then its result. It has 64 bytes and no pointer: the
 // garbage collector never scans it, and writes to it need no write barrier. The caller's
 // buffer is at the same index in Table.Bufs.
