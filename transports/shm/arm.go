@@ -83,7 +83,7 @@ func (f *iface) hasWork() bool {
 		return true
 	}
 	for _, e := range f.Slots {
-		if e != nil && !e.Life.Over() && e.rx.Ready() {
+		if e != nil && !e.Life.Over() && e.ready() {
 			return true
 		}
 	}

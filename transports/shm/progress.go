@@ -31,6 +31,9 @@ const drainBatch = 16
 //hot:bench BenchmarkProgressIdle
 //go:nosplit
 func (f *iface) Progress(budget int) int {
+	if f.mail.ep != nil {
+		return f.mailPass(budget)
+	}
 	if len(f.hot) != 1 {
 		for _, e := range f.hot {
 			if e.rx.Ready() {
@@ -103,7 +106,7 @@ func (f *iface) endExtraWork() {
 	}
 	f.workAt = f.servedAt + servicePasses
 	f.left = int32(f.workAt - now)
-	if len(f.hot) == 1 {
+	if len(f.hot) == 1 && f.mail.ep == nil {
 		f.word.Next = &f.hot[0].rx.Position
 	}
 }
