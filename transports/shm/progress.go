@@ -41,14 +41,16 @@ func (f *iface) Progress(budget int) int {
 	}
 	e := f.hot[0]
 	rx := &e.rx
-	first, more := rx.Poll()
+	at := rx.Position // one copy: an atomic load ends the use of earlier loads
+	first, more := at.Poll()
 	if !more {
 		f.left -= int32(f.word.Passes)
 		f.word.Passes = 0
 		return f.idlePass(budget)
 	}
-	off, n, inline := rx.Inline(first)
-	header, at := rx.Header(), rx.Next()
+	off, n, inline := at.Inline(first)
+	header := at.Header()
+	at = at.Next()
 	if !inline || at.Ready() {
 		return f.hotHit(budget)
 	}
