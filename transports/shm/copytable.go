@@ -38,21 +38,20 @@ const (
 	pieceSize   = 32 << 10
 )
 
-// copyEntry is an entry, in memory that two processes map.
+// copyEntry is an entry, in memory that two processes map. A message of one piece needs its first line alone.
 type copyEntry struct {
 	// Written by the owner.
 	id           uint64
 	addr, length uint64
-	src          regionRef // that holds the message
-	_            [24]byte
-
-	state atomic.Uint64 // a copyState
+	src          regionRef     // that holds the message
+	state        atomic.Uint64 // a copyState
 	// done is the number of pieces that the owner has copied since the table exists; failed is the last id of
 	// which it could not copy a piece.
 	done, failed atomic.Uint64
 	// Written by the peer: the buffer, the number of bytes to copy, and the address of its guard page, see copies.guard.
 	dst, want, guard uint64
 	dstRegion        regionRef // that holds the buffer
+	_                [24]byte
 }
 
 // regionRef names a region of its owner's domain that both sides map, see COPY_REGION: the slot in the domain's key

@@ -96,12 +96,7 @@ func (e *ep) Withdraw(id uint64) uct.Status {
 		if x.exposed--; x.exposed == 0 {
 			e.f.exposing = without(e.f.exposing, e)
 		}
-		c := x.own.at(i)
-		s := c.load()
-		for s.belongs(id) && !c.change(s, entryFree) { // the peer has claimed a piece
-			s = c.load()
-		}
-		if s.belongs(id) && s.step() == entryCopied {
+		if s := copyState(x.own.at(i).state.Swap(uint64(entryFree))); s.belongs(id) && s.step() == entryCopied {
 			return ucs.Busy
 		}
 		break

@@ -147,10 +147,11 @@ func (f *iface) endFetches(e *ep) (n int) {
 
 // advance begins the copy if need be, and copies a piece, if one is left. It returns InProgress if the fetch goes on.
 func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
-	switch {
-	case x.claimed > 0:
+	if x.claimed > 0 {
 		return x.ending(e), false
-	case x.entry == nil:
+	}
+	begins := x.entry == nil
+	if begins {
 		if st := x.begin(e); st != ucs.OK {
 			return st, false
 		}
@@ -158,24 +159,25 @@ func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
 	c, length := x.entry, uint64(len(x.dst))
 	total := piecesOf(length)
 	s := c.load()
-	for ; s.step() == entryCopying && s.belongs(x.id) && s.pieces() < total; s = c.load() {
-		n := uint64(1)
-		if !x.mapped {
-			n = runOf(total, s.peers(), total-s.pieces())
+	for begins || s.step() == entryCopying && s.belongs(x.id) && s.pieces() < total {
+		off, n := uint64(0), x.own
+		if !begins {
+			off, n = s.peers()*pieceSize, x.run(total, s)
+			if !c.change(s, s+copyState(n)*peersPiece) {
+				s = c.load()
+				continue
+			}
+			x.own += n
 		}
-		if !c.change(s, s+copyState(n)*peersPiece) {
-			continue
-		}
-		x.own += n
+		begins = false
 		fault.At(fault.Piece)
-		off := s.peers() * pieceSize
 		if st := e.readPeer(x.dst[off:min(off+n*pieceSize, length)], x.addr+off, x.src); st != ucs.OK {
 			x.revoke(st)
 			return x.ending(e), true
 		}
 		copied = true
 		fault.At(fault.PieceCopied)
-		if s.pieces()+n < total {
+		if s = c.load(); s.pieces() < total {
 			return ucs.InProgress, true
 		}
 	}
@@ -231,27 +233,40 @@ func (x *fetch) begin(e *ep) uct.Status {
 	case e.copies.state != copiesAllowed:
 		return ucs.Unsupported
 	}
-	if now := ucs.Now(); e.pidfd >= 0 && now.Sub(e.copies.checkedAt) >= aliveFor {
-		if hungUp(e.pidfd, unix.POLLIN) {
-			return ucs.Canceled
+	if b == nil && e.pidfd >= 0 {
+		if now := ucs.Now(); now.Sub(e.copies.checkedAt) >= aliveFor {
+			if hungUp(e.pidfd, unix.POLLIN) {
+				return ucs.Canceled
+			}
+			e.copies.checkedAt = now
 		}
-		e.copies.checkedAt = now
 	}
-	x.dstRegion = e.share(x.mem)
-	c.dstRegion = x.dstRegion
-	x.done = c.done.Load()
-	if e.copies.state == copiesAllowed {
-		x.guard = e.copies.guardAddress()
+	x.addr, x.src, x.mapped, x.done = addr, src, b != nil, c.done.Load()
+	several := x.n > pieceSize
+	if several {
+		x.dstRegion = e.share(x.mem)
+		if e.copies.state == copiesAllowed {
+			x.guard = e.copies.guardAddress()
+		}
+		c.dst, c.want, c.guard, c.dstRegion = addressOfBytes(x.dst), uint64(len(x.dst)), x.guard, x.dstRegion
 	}
-	c.dst, c.want, c.guard = addressOfBytes(x.dst), uint64(len(x.dst)), x.guard
-	if !c.change(s, s&^stepMask|entryCopying) {
+	n := x.run(piecesOf(uint64(len(x.dst))), 0)
+	if !c.change(s, s&^stepMask|entryCopying+copyState(n)*peersPiece) {
 		return ucs.Unsupported
 	}
-	x.entry, x.addr, x.src, x.mapped = c, addr, src, b != nil
-	if len(x.dst) > pieceSize && e.f.copies&copiesByBoth != 0 {
+	x.entry, x.own = c, n
+	if several && len(x.dst) > pieceSize && e.f.copies&copiesByBoth != 0 {
 		t.active().Store(uint64(i + 1))
 	}
 	return ucs.OK
+}
+
+// run returns the number of adjacent pieces to claim.
+func (x *fetch) run(total uint64, s copyState) uint64 {
+	if x.mapped {
+		return 1
+	}
+	return runOf(total, s.peers(), total-s.pieces())
 }
 
 // revoke has no further piece of the fetch copied, which ends with st.
