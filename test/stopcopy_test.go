@@ -5,6 +5,7 @@ package test
 import (
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"syscall"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/ucp"
@@ -53,7 +55,8 @@ func TestStoppedCopy(t *testing.T) {
 	}
 }
 
-func (row stopCopyRow) run(t *testing.T) {
+// start starts both sides, and returns when one has stopped.
+func (row stopCopyRow) start(t *testing.T) (stopped, survivor *process) {
 	plan := fmt.Sprintf("%s=%s:%d:STOP", fault.PlanEnv, row.point, 70)
 	side := func(what, memory string, stops bool) (*process, string) {
 		p := start(t, "copier", func(c *exec.Cmd) {
@@ -70,11 +73,16 @@ func (row stopCopyRow) run(t *testing.T) {
 	receiver, receives := side("receive", row.gets, !senderStops)
 	sender.say(receives)
 	receiver.say(sends)
-	stopped, survivor := sender, receiver
+	stopped, survivor = sender, receiver
 	if !senderStops {
 		stopped, survivor = receiver, sender
 	}
 	waitStopped(t, stopped)
+	return stopped, survivor
+}
+
+func (row stopCopyRow) run(t *testing.T) {
+	stopped, survivor := row.start(t)
 	survivor.say("end it")
 	var after time.Duration
 	line := survivor.hear()
@@ -98,12 +106,52 @@ func (row stopCopyRow) run(t *testing.T) {
 	}
 }
 
+// TestUnmappedCopy: one of two sides unmaps its buffer, or closes its registration, while the message is being copied.
+// The requests end, with errors where the memory is gone, and both sides go on.
+func TestUnmappedCopy(t *testing.T) {
+	withinHost(t)
+	faulty.Do(buildFaulty)
+	require.NoError(t, faulty.err)
+	for _, memory := range []string{"anonymous", "file", "mapped", "registered"} {
+		for _, point := range []fault.Point{fault.Piece, fault.Help} {
+			for _, peers := range []string{"heap", "mapped"} {
+				t.Run(fmt.Sprintf("%s, %s and %s", point, memory, peers), func(t *testing.T) { unmapCopy(t, point, memory, peers) })
+			}
+		}
+	}
+}
+
+// unmapCopy has the side at the point stop, and the other one unmap its memory.
+func unmapCopy(t *testing.T, point fault.Point, memory, peers string) {
+	kinds := map[bool]string{true: peers, false: memory} // by whether the side stops
+	row := stopCopyRow{point: point, sends: kinds[point == fault.Help], gets: kinds[point == fault.Piece], how: "unmap"}
+	stopped, survivor := row.start(t)
+	survivor.say("end it")
+	survivor.expect("unmapped")
+	stopped.signal(syscall.SIGCONT)
+	ended, goOn := survivor.hear(), []*process{survivor}
+	t.Log(ended)
+	if strings.Contains(ended, "<nil>") { // the other one goes on without a stop
+		require.True(t, memory == "registered" || memory == "mapped" && point == fault.Help, "only the stopped one had pieces left, and maps the memory")
+	} else {
+		t.Log(stopped.hear())
+		goOn = append(goOn, stopped)
+	}
+	for _, p := range goOn {
+		p.say("again")
+	}
+	for _, p := range goOn {
+		p.expect("did more")
+	}
+}
+
 const copyPiece = 32 << 10 // what a side claims at a time
 
 // roleCopier exchanges long messages until one does not succeed. Its lines:
 //
-//	heard: "send" or "receive", "heap" or "mapped", "cancel" or "close"; said: own address; heard: the peer's address
+//	heard: "send" or "receive", a kind of memory, "cancel", "close" or "unmap"; said: own address; heard: the peer's address
 //	heard: "end it"; said: "ended", after how long, and the errors
+//	heard, with "unmap": "end it"; said: "unmapped", and when the request has ended, "ended", and the error
 //	said, if the peer did that: "went on:" with the error
 //	heard: "compare"; said: "changed", and how many pieces of the buffer have changed since the request ended
 //	heard: "again"; said: "did more", after some more messages
@@ -111,8 +159,24 @@ func roleCopier(p *parent) {
 	var what, memory, how string
 	check(scanLine(p.hear(), &what, &memory, &how))
 	v := &side{parent: p, node: must(newNode(ucp.ThreadSingle, 2*time.Second))}
-	if memory == "mapped" {
-		v.mapped = must(v.x.Allocate(big+2*canary, ucp.MemConfig{})).Bytes()
+	unmap := func() {}
+	switch memory {
+	case "mapped":
+		m := must(v.x.Allocate(big+2*canary, ucp.MemConfig{}))
+		v.mapped, unmap = m.Bytes(), func() { check(m.Close()) }
+	case "registered":
+		v.mapped = make([]byte, big+2*canary)
+		m := must(v.x.Register(v.mapped, ucp.MemConfig{}))
+		unmap = func() { check(m.Close()) }
+	case "anonymous":
+		b := must(unix.Mmap(-1, 0, big+2*canary, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON))
+		v.mapped, unmap = b, func() { check(unix.Munmap(b)) }
+	case "file": // that is truncated
+		f := must(os.CreateTemp("", "goucx-test"))
+		check(os.Remove(f.Name()))
+		check(f.Truncate(big + 2*canary))
+		v.mapped = must(unix.Mmap(int(f.Fd()), 0, big+2*canary, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED))
+		unmap = func() { check(f.Truncate(0)) }
 	}
 	v.ctx = context.Background() // the test has the patience
 	buf := v.buffer(big)
@@ -130,6 +194,13 @@ func roleCopier(p *parent) {
 			took := time.Since(began)
 			c.overwrite()
 			p.say("ended", took.Nanoseconds(), err)
+		case ended && how == "unmap":
+			unmap()
+			c.gone = true
+			p.say("unmapped")
+			err := c.finish()
+			c.buf, v.buffers, c.gone = make([]byte, big), nil, false
+			p.say("ended", err)
 		case ended:
 			began := time.Now()
 			err := v.w.Close()
@@ -140,7 +211,7 @@ func roleCopier(p *parent) {
 			p.say("went on:", err)
 		}
 	}
-	if ended {
+	if ended && how != "unmap" {
 		c.hears("compare", how == "cancel")
 		v.untouched(false)
 		changed := make(map[int]bool)
@@ -151,7 +222,7 @@ func roleCopier(p *parent) {
 		}
 		p.say("changed", len(changed))
 	}
-	c.hears("again", how == "cancel")
+	c.hears("again", how != "close")
 	for range 5 {
 		_, err := c.message()
 		check(err)
@@ -169,6 +240,7 @@ type copier struct {
 	n     uint64
 	send  ucp.Request
 	recv  ucp.RecvRequest
+	gone  bool // the buffer is unmapped
 }
 
 // overwrite makes the buffer a canary: the request has ended.
@@ -232,7 +304,7 @@ func (c *copier) finish() error {
 		return c.send.Wait(c.ctx)
 	}
 	m, err := c.recv.Wait(c.ctx)
-	if err == nil {
+	if err == nil && !c.gone {
 		_, _, err := read(c.buf[:m.Len])
 		check(err)
 	}

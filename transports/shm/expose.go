@@ -192,7 +192,7 @@ func (e *ep) help() int {
 	first := left - 1
 	dst, st := e.peerMemory(c.dstRegion, addr+first*pieceSize, min(end-first*pieceSize, pieceSize))
 	switch {
-	case st != ucs.OK || dst == nil && (guard == 0 || e.f.copies&copiesByWrite == 0):
+	case st != ucs.OK || dst == nil && (guard == 0 || e.f.copies&copiesByWrite == 0 || !e.peerRuns()):
 		return 0
 	case dst == nil:
 		if !x.writes { // a piece that is claimed must be copied

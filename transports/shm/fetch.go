@@ -233,14 +233,6 @@ func (x *fetch) begin(e *ep) uct.Status {
 	case e.copies.state != copiesAllowed:
 		return ucs.Unsupported
 	}
-	if b == nil && e.pidfd >= 0 {
-		if now := ucs.Now(); now.Sub(e.copies.checkedAt) >= aliveFor {
-			if hungUp(e.pidfd, unix.POLLIN) {
-				return ucs.Canceled
-			}
-			e.copies.checkedAt = now
-		}
-	}
 	x.addr, x.src, x.mapped, x.done = addr, src, b != nil, c.done.Load()
 	several := x.n > pieceSize
 	if several {
@@ -376,6 +368,8 @@ func (e *ep) readPeer(p []byte, addr uint64, ref regionRef) uct.Status {
 		return st
 	case e.pid == 0: // the region is not mapped any more
 		return ucs.Unsupported
+	case !e.peerRuns():
+		return ucs.Canceled
 	}
 	_, err := shmem.ProcessRead(e.pid, p, uintptr(addr))
 	switch {
@@ -404,3 +398,20 @@ func (e *ep) refuseCalls(err error) {
 // aliveFor is how long the peer's process is taken to be alive after a check. Within this time the
 // kernel does not give its process id to another process.
 const aliveFor = time.Millisecond
+
+// peerRuns reports whether the peer's process has not ended, so that its id is not that of another one. It is called
+// before each system call that copies.
+func (e *ep) peerRuns() bool {
+	if e.pidfd < 0 { // it is this process, or is not accessed by its id
+		return true
+	}
+	now := ucs.Now()
+	if now.Sub(e.copies.checkedAt) < aliveFor {
+		return true
+	}
+	if hungUp(e.pidfd, unix.POLLIN) {
+		return false
+	}
+	e.copies.checkedAt = now
+	return true
+}
