@@ -48,10 +48,8 @@ func (f *iface) Progress(budget int) int {
 		f.word.Passes = 0
 		return f.idlePass(budget)
 	}
-	off, n, inline := at.Inline(first)
-	header := at.Header()
-	at = at.Next()
-	if !inline || at.Ready() {
+	header, off, n, next := at.Short(first)
+	if n > ring.InlineMax || next.Ready() {
 		return f.hotHit(budget)
 	}
 	if f.state == armed {
@@ -61,7 +59,7 @@ func (f *iface) Progress(budget int) int {
 	d.Off, d.Len, d.Header, d.RxConn = off, n, header, e.Source
 	d.ID = uct.AMID(ring.ID(first)) % uct.NumAMIDs
 	f.progressDepth++
-	rx.Seek(at)
+	rx.Seek(next)
 	f.handler.HandleAM(rx.Data(), f.ds[:1])
 	switch {
 	case rx.MustRelease(), rx.ProducerWaits():
