@@ -72,7 +72,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 
 // needService makes the next idle pass call service.
 func (f *iface) needService() {
-	f.servedAt = f.passes() - servicePasses
+	f.servedAt, f.skippedPolls = f.passes()-servicePasses, busyPolls
 	f.needPass()
 }
 

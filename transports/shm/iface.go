@@ -43,8 +43,10 @@ type iface struct {
 	workAt        uint32   // passes from which on a pass has work besides hot: doorbells, waiting or service
 	left          int32    // passes until then
 	word          uct.PollWord
-	nextHot       int  // index in hot at which the next drain begins
-	serviceNeeded bool // service has work
+	skippedPolls  uint32 // polls of the sockets that were skipped since the last one
+	received      uint64 // messages of the hot connections at the last poll, done or skipped
+	nextHot       int    // index in hot at which the next drain begins
+	serviceNeeded bool   // service has work
 	waiting       []*ep
 	fetching      []*ep // connections from whose peers messages are copied, in each pass a piece
 	exposing      []*ep // connections whose peers copy messages of this side

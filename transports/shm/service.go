@@ -45,7 +45,7 @@ func (f *iface) requestPass() {
 // service handles the events of sockets and processes, and work that earlier calls
 // queued. It invokes callbacks.
 func (f *iface) service() int {
-	f.serviceNeeded, f.servedAt = false, f.passes()
+	f.serviceNeeded, f.servedAt, f.skippedPolls = false, f.passes(), 0
 	n, err := f.epoll.Wait(f.events[:], 0)
 	if err != nil {
 		f.d.logf("poll the sockets", err)
