@@ -28,10 +28,12 @@ var activities = map[string]func(*side) error{
 
 	"receive mapped": (*side).receive,
 
-	"begin":        func(v *side) error { return v.talk(true, (*side).poll) },
-	"alternate":    func(v *side) error { return v.talk(true, (*side).pollInTurn) },
-	"answer":       func(v *side) error { return v.talk(false, (*side).poll) },
-	"sleep":        func(v *side) error { return v.talk(false, (*side).sleepFor) },
+	"begin":        func(v *side) error { return v.talk(true, 64, (*side).poll) },
+	"ping":         func(v *side) error { return v.talk(true, messageHead, (*side).poll) },
+	"pong":         func(v *side) error { return v.talk(false, messageHead, (*side).poll) },
+	"alternate":    func(v *side) error { return v.talk(true, 64, (*side).pollInTurn) },
+	"answer":       func(v *side) error { return v.talk(false, 64, (*side).poll) },
+	"sleep":        func(v *side) error { return v.talk(false, 64, (*side).sleepFor) },
 	"open, close":  (*side).openClose,
 	"receive any":  (*side).receiveAny,
 	"receive late": (*side).receiveLate,
@@ -216,9 +218,9 @@ func (v *side) flood() error {
 }
 
 // talk exchanges single messages; wait waits for one.
-func (v *side) talk(begin bool, wait func(*side, ucp.RecvRequest) error) error {
+func (v *side) talk(begin bool, n int, wait func(*side, ucp.RecvRequest) error) error {
 	v.post()
-	buf, out := make([]byte, big), make([]byte, 64)
+	buf, out := make([]byte, big), make([]byte, n)
 	for k := uint64(0); ; k++ {
 		fill(out, 1, k)
 		r := v.w.TagRecv(buf, tagPing, allBits).Tie(v.e)

@@ -46,3 +46,6 @@ func noescape(p []byte) []byte {
 	a := uintptr(unsafe.Pointer(unsafe.SliceData(p)))
 	return unsafe.Slice(*(**byte)(unsafe.Pointer(&a)), len(p))
 }
+
+// sameStart reports whether a and b begin at the same address.
+func sameStart(a, b []byte) bool { return unsafe.SliceData(a) == unsafe.SliceData(b) }

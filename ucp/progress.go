@@ -17,6 +17,9 @@ const (
 	batch          = 64  // messages and events per pass and iface
 	periodicPasses = 512 // passes between two reads of the clock, of about 40 ns each
 	busyItems      = 4   // completed items that count as one pass
+	// busyLooks is how many slow looks are skipped, in a row, while messages arrive: a look is a system call,
+	// which delays a message.
+	busyLooks = 15
 	// passes over an inactive iface with a readable EventFD, at most
 	servePasses = 1100
 )
@@ -154,6 +157,8 @@ type slowPoll struct {
 	everyPasses uint32
 	every       ucs.Time
 	due         ucs.Time
+	received    uint64       // cntReceived at the last look, done or skipped
+	skipped     int          // looks that were skipped since the last one
 	set         *shmem.Epoll // the EventFDs of all ifaces; nil: poll the ifaces instead
 	all         bool         // every iface counts as active: UCX_IDLE_SKIP=n
 }
@@ -181,6 +186,12 @@ func (w *thread) doPeriodic() int {
 		return 0
 	}
 	s.passes, s.due = 0, now+s.every
+	if n := w.count.Value(cntReceived); n != s.received && s.skipped < busyLooks {
+		s.received = n
+		s.skipped++
+		return 0
+	}
+	s.skipped = 0
 	// The ifaces without active endpoints: those whose EventFD is readable and those that are
 	// not armed.
 	p, done := &w.polling, 0

@@ -85,6 +85,10 @@ var groups = []group{
 			long: "interval", arg: "<time>", help: []string{"time between lines of results (1s)"},
 			value: func(o *options) pflag.Value { return durationValue(&o.interval) },
 		},
+		{
+			long: "gc-interval", arg: "<time>", help: []string{"run Go's garbage collector at this interval (never)"},
+			value: func(o *options) pflag.Value { return durationValue(&o.gcInterval) },
+		},
 		{long: "stamp-each", test: true, help: []string{
 			"read the clock at every message of a stream, as UCX's tool",
 			"does, instead of at every 64th",

@@ -27,6 +27,7 @@ type options struct {
 	ipv6       bool
 	wait       time.Duration
 	interval   time.Duration
+	gcInterval time.Duration // 0: the runtime decides when it collects garbage
 	cpus       []int
 	loopback   bool
 	batch      []string

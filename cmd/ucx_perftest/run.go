@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"slices"
+	"time"
 
 	"github.com/goucx/goucx/internal/cmdline"
 	"github.com/goucx/goucx/perf"
@@ -107,6 +108,21 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.picture.draw()) }()
+	}
+	if o.gcInterval > 0 {
+		ticker, end := time.NewTicker(o.gcInterval), make(chan struct{})
+		defer close(end)
+		defer ticker.Stop()
+		go func() {
+			for {
+				select {
+				case <-ticker.C:
+					runtime.GC()
+				case <-end:
+					return
+				}
+			}
+		}()
 	}
 	connects = true
 	switch {

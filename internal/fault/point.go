@@ -13,6 +13,8 @@ const (
 	HalfCopied                 // its payload is partly copied
 	BeforePublish              // it is complete and not yet visible
 	AfterPublish               // it is visible; no doorbell and no wake-up sent
+	BeforeMail                 // as BeforePublish, in a mailbox
+	AfterMail                  // as AfterPublish, in a mailbox
 	RTS                        // an RTS is about to be sent
 	RTR                        // an RTR is about to be sent
 	Data                       // a piece of the data is about to be sent
@@ -29,7 +31,7 @@ const (
 )
 
 var names = [NumPoints]string{
-	"connect", "accept", "reserve", "half copied", "before publish", "after publish",
+	"connect", "accept", "reserve", "half copied", "before publish", "after publish", "before mail", "after mail",
 	"rts", "rtr", "data", "last data", "piece", "help", "piece copied", "help copied", "grow", "unmap", "armed", "closing",
 }
 

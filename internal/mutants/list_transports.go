@@ -117,6 +117,24 @@ var transportsList = []mutant{
 		pkg: "./transports/shm", test: "^TestConformance$/^pending$",
 	},
 	{
+		name: "a message in the mailbox is overwritten before it is acknowledged",
+		file: "ucs/ring/mailbox.go",
+		old:  "if !p.blocked && p.mailFree() {", new: "if !p.blocked {",
+		pkg: "./ucs/ring", test: "^TestMailboxKeepsOrder$",
+	},
+	{
+		name: "a reply in the mailbox acknowledges a message that its handler still reads",
+		file: "transports/shm/mailbox.go",
+		old:  "(e.f.progressDepth == 0 || e.f.mail.taking)", new: "true",
+		pkg: "./transports/shm", test: "^TestMailboxReplyInHandler$",
+	},
+	{
+		name: "a worker sleeps although a message is in a mailbox that it no longer polls",
+		file: "transports/shm/mailbox.go",
+		old:  "return e.rx.Ready() || e.mail.used && e.rx.MailReady()", new: "return e.rx.Ready()",
+		pkg: "./transports/shm", test: "^TestMailboxMessageIsNotLost$",
+	},
+	{
 		name: "silent connections to shm keep others out",
 		file: "transports/shm/accept.go",
 		old:  "			f.dropOldestHalfOpen()\n		}\n		sock, err", new: "			return\n		}\n		sock, err",

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/internal/fault"
@@ -69,6 +70,11 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 
 //go:noinline
 func (e *ep) uint64Slow(id uct.AMID, hdr, v uint64) uct.Status {
+	if e.tx.Offered() && e.takeTurn() && id < uct.NumAMIDs {
+		var b [8]byte
+		binary.NativeEndian.PutUint64(b[:], v)
+		return e.sendMail(id, hdr, b[:])
+	}
 	if s := e.maySend(id); s != ucs.OK {
 		return s
 	}
@@ -77,6 +83,9 @@ func (e *ep) uint64Slow(id uct.AMID, hdr, v uint64) uct.Status {
 
 //go:noinline
 func (e *ep) shortSlow(id uct.AMID, hdr uint64, p []byte) uct.Status {
+	if e.tx.Offered() && e.takeTurn() && len(p) <= ring.MailMax && id < uct.NumAMIDs {
+		return e.sendMail(id, hdr, p)
+	}
 	if s := e.maySend(id); s != ucs.OK {
 		return s
 	}

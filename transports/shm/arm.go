@@ -72,7 +72,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 
 // needService makes the next idle pass call service.
 func (f *iface) needService() {
-	f.servedAt = f.passes() - servicePasses
+	f.servedAt, f.skippedPolls = f.passes()-servicePasses, busyPolls
 	f.needPass()
 }
 
@@ -83,7 +83,7 @@ func (f *iface) hasWork() bool {
 		return true
 	}
 	for _, e := range f.Slots {
-		if e != nil && !e.Life.Over() && e.rx.Ready() {
+		if e != nil && !e.Life.Over() && e.ready() {
 			return true
 		}
 	}

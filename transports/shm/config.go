@@ -31,6 +31,8 @@ var (
 		"How often a polling worker looks at every connection, whatever the doorbells say. inf: never.")
 	socketDir = config.New("SHM_SOCKET_DIR", "", config.String(), "directory",
 		"Where workers create their sockets, for containers that share a directory but no network namespace. empty: the abstract namespace.")
+	mailboxUse = config.New("SHM_MAILBOX", "auto", config.Enum("auto", "n"), "",
+		"Whether short messages of a connection whose messages alternate share one cache line. auto: while it is faster than the ring. n: never.")
 	singleCopy = config.New("SHM_SINGLE_COPY", "auto", config.Enum("auto", "mapped", "cma", "none"), "",
 		"How a receiver copies a message that it fetches. auto: from a mapping of memory of Context.Allocate, by system calls from other memory. mapped: by the former alone. cma: by system calls alone, as process_vm_readv. none: no message is fetched; its data takes two copies, through the ring.")
 	cooperativeCopy = config.New("SHM_COOPERATIVE_COPY", "y", config.Bool(), "",
@@ -44,7 +46,7 @@ var (
 // settings are the configuration variables of this transport.
 var settings = config.Table{
 	Section:  "shm",
-	Settings: []config.Setting{ringCells, ringSize, ringMaxSize, maxPairs, rescan, socketDir, singleCopy, cooperativeCopy, fetchThresh, fetchMappedThresh},
+	Settings: []config.Setting{ringCells, ringSize, ringMaxSize, maxPairs, rescan, socketDir, mailboxUse, singleCopy, cooperativeCopy, fetchThresh, fetchMappedThresh},
 }
 
 // cellCount returns a parser that accepts a power of two from minCells to maxCells.

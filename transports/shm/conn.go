@@ -222,7 +222,7 @@ func (e *ep) handleMsg(h connMsg, fds []int) error {
 }
 
 // hasPending reports whether the connection is in use or has unread messages.
-func (e *ep) hasPending() bool { return e.pend.Len() > 0 || e.resLen >= 0 || e.rx.Ready() }
+func (e *ep) hasPending() bool { return e.pend.Len() > 0 || e.resLen >= 0 || e.ready() }
 
 // layout returns the ring geometry in the message.
 func (h *connMsg) layout() ring.Layout { return ring.Layout{Cells: int(h.cells), Bulk: int(h.bulk)} }
@@ -346,6 +346,9 @@ func (e *ep) attachPeer(h connMsg, pageFD, wakeFD int) error {
 		return errors.Join(err, seg.Close())
 	}
 	e.peerPage, e.peerSlot, e.peerEvent = in, int(h.slot), ev
+	if h.features&e.f.features&featureMailbox != 0 {
+		e.mail.state = mailOff
+	}
 	switch {
 	case h.features&e.f.features&featureCopies == 0:
 		e.copies.state = copiesRefused

@@ -74,6 +74,7 @@ func (f *iface) connect(peer ifaceName, remoteAddr []byte) (*ep, error) {
 // messages of maxBulk bytes.
 func (f *iface) newEP(peer ifaceName, maxBulk int) (*ep, error) {
 	e := &ep{f: f, peer: peer, armed: &alwaysArmed, pidfd: -1, resLen: -1, maxBulk: maxBulk, tx: f.nullPair.tx, rx: f.nullPair.rx}
+	e.mail.tuner.hold = mailHold
 	e.M = machine.New(machine.Config{Worker: f.worker, Conn: conn.NewID()})
 	if err := f.assignSlot(e); err != nil {
 		return nil, err

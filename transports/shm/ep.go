@@ -58,6 +58,7 @@ type ep struct {
 	dialAfter *ep // connection to the same peer whose OPEN must be sent first
 	pend      pending.Queue
 	copies    copies
+	mail      mailbox
 
 	sock        *shmem.Conn
 	crossedSock *shmem.Conn // socket of the peer's crossed connect, while this side's connect is kept

@@ -34,6 +34,7 @@ type fetch struct {
 	own       uint64    // pieces that this side has claimed
 	done      uint64    // copyEntry.done when the copy began
 	guard     uint64    // address of the guard page
+	waited    int       // passes in which this side had nothing to copy
 	dstRegion regionRef // that holds the buffer, and the peer maps
 	// claimed is the number of pieces that were claimed when the fetch was revoked, and its end is not reported
 	// because the peer may be copying one of them. 0: it was not. result is the status of that end.
@@ -81,17 +82,26 @@ func (f *iface) continueFetches() (n int) {
 	return n
 }
 
+// ownerPasses is the number of passes that a fetch waits for the owner's last piece before the next fetch begins. If
+// that began at once, this side would often copy pieces that the owner copied of the message before, and both cores
+// would write the same lines of a buffer in turn.
+const ownerPasses = 64
+
 // continueFetch copies a piece of the oldest fetch of which pieces are left, or reports the end of an older one. It
 // returns the number of pieces and reports.
 func (f *iface) continueFetch(e *ep) int {
 	for i := range e.copies.fetches {
-		st, copied := e.copies.fetches[i].advance(e)
+		x := &e.copies.fetches[i]
+		st, copied := x.advance(e)
 		if st != ucs.InProgress {
 			f.endFetch(e, i, st)
 			return 1
 		}
 		if copied {
 			return 1
+		}
+		if x.waited++; x.waited < ownerPasses {
+			break
 		}
 	}
 	return 0

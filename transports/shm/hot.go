@@ -59,6 +59,9 @@ func (f *iface) demote(e *ep) {
 	if !e.hot {
 		return
 	}
+	if f.mail.ep == e {
+		f.leaveMailbox()
+	}
 	e.hot = false
 	e.demotedAt = f.passes()
 	e.rx.SetPolled(false)
@@ -71,12 +74,13 @@ func (f *iface) demote(e *ep) {
 // drainCold drains a connection that is not hot, if it has messages, and promotes it. It
 // queues the connection for recheck if messages are left.
 func (f *iface) drainCold(e *ep, budget int) int {
-	if e.Life.Over() || !e.rx.Ready() {
+	if e.Life.Over() || !e.ready() {
 		return 0
 	}
-	n := f.drain(e, budget)
+	n := f.drainMail(e)
+	n += f.drain(e, budget)
 	f.promote(e)
-	if e.rx.Ready() && !e.hot {
+	if e.ready() && !e.hot {
 		f.recheck.Add(e)
 	}
 	return n

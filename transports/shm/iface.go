@@ -34,6 +34,7 @@ const (
 // Concurrency: one goroutine at a time. All callbacks run inside Progress.
 type iface struct {
 	// Fields that an idle pass reads.
+	mail          mailPoll
 	hot           []*ep
 	doorbells     []uint64 // doorbell words that passes poll: of page currentPage
 	lastDoorbells []uint64 // their last values
@@ -42,8 +43,10 @@ type iface struct {
 	workAt        uint32   // passes from which on a pass has work besides hot: doorbells, waiting or service
 	left          int32    // passes until then
 	word          uct.PollWord
-	nextHot       int  // index in hot at which the next drain begins
-	serviceNeeded bool // service has work
+	skippedPolls  uint32 // polls of the sockets that were skipped since the last one
+	received      uint64 // messages of the hot connections at the last poll, done or skipped
+	nextHot       int    // index in hot at which the next drain begins
+	serviceNeeded bool   // service has work
 	waiting       []*ep
 	fetching      []*ep // connections from whose peers messages are copied, in each pass a piece
 	exposing      []*ep // connections whose peers copy messages of this side
@@ -105,9 +108,10 @@ type iface struct {
 	nextScanSlot   int      // first slot of the next slice
 	servicedAt     ucs.Time
 
-	ds     [drainBatch]uct.Desc
-	ended  [1]uct.Event // of a fetch
-	events [64]shmem.Event
+	ds       [drainBatch]uct.Desc
+	mailData [ring.MailMax]byte
+	ended    [1]uct.Event // of a fetch
+	events   [64]shmem.Event
 }
 
 // ifaceState is what the worker does with its iface.
@@ -150,7 +154,10 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	fetch := uct.FetchAttr{}
 	f.copies, fetch = copiesOf(set)
 	if f.copies != 0 {
-		f.features = featureCopies
+		f.features |= featureCopies
+	}
+	if mailboxUse.Get(set) == "auto" {
+		f.features |= featureMailbox
 	}
 	f.stats, f.group = stats.NewSet(statNames[:]), c.Stats
 	f.recheck.Mark = inRecheck
@@ -369,6 +376,7 @@ func (f *iface) releaseAll() (err error) {
 		err = errors.Join(err, f.epoll.Close())
 	}
 	f.Clear()
+	f.mail = mailPoll{}
 	f.hot, f.doorbells, f.lastDoorbells, f.waiting, f.halfOpen, f.pages = nil, nil, nil, nil, nil, nil
 	f.undialed, f.recheck, f.wakeOnRoom, f.serviceNeeded = nil, conn.Queue[*ep]{}, nil, false
 	f.deferred, f.pairRequests, f.firstReads, f.fetching, f.exposing, f.mapping = nil, nil, nil, nil, nil, nil

@@ -74,6 +74,11 @@ func (p *pair) attach(mem []byte, maker bool) (err error) {
 	if p.tx, err = ring.NewProducer(out, p.layout); err == nil {
 		p.rx, err = ring.NewConsumer(in, p.layout)
 	}
+	if maker {
+		p.rx.ShareMailbox(mem)
+	} else {
+		p.tx.ShareMailbox(mem)
+	}
 	return err
 }
 
@@ -191,6 +196,9 @@ func (e *ep) switchTx(id machine.PairID) {
 func (e *ep) detachTx() { e.tx, e.txPair = e.f.nullPair.tx, machine.None }
 
 func (e *ep) detachRx() {
+	if e.f.mail.ep == e {
+		e.f.leaveMailbox()
+	}
 	if e.HasReceived() {
 		e.Add(rxBefore)
 	}

@@ -45,7 +45,7 @@ func (f *iface) requestPass() {
 // service handles the events of sockets and processes, and work that earlier calls
 // queued. It invokes callbacks.
 func (f *iface) service() int {
-	f.serviceNeeded, f.servedAt = false, f.passes()
+	f.serviceNeeded, f.servedAt, f.skippedPolls = false, f.passes(), 0
 	n, err := f.epoll.Wait(f.events[:], 0)
 	if err != nil {
 		f.d.logf("poll the sockets", err)
@@ -85,6 +85,7 @@ func (f *iface) service() int {
 		f.EvictIdle(now)
 		f.unmapClosed()
 	}
+	done += f.selectMailbox()
 	f.servePairRequests(now)
 	done += f.scan(now) + f.Service(f.serviceEP)
 	if len(f.pages) > 1 && len(f.doorbells) > 0 {
@@ -175,8 +176,8 @@ func (f *iface) serviceEP(e *ep) int {
 // pair.
 func (f *iface) drainRings(e *ep) int {
 	n := 0
-	for limit := e.ringCapacity(); n <= limit && e.rx.Ready() && !e.Life.Over(); {
-		n += f.drain(e, drainBatch)
+	for limit := e.ringCapacity(); n <= limit && e.ready() && !e.Life.Over(); {
+		n += f.drainMail(e) + f.drain(e, drainBatch)
 	}
 	return n
 }

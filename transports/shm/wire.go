@@ -36,10 +36,13 @@ const (
 	maxConnMsg = connMsgLen + maxReason
 )
 
-var connFormat = protocol.Format{Name: "connection message of shm", Version: 3, Features: [8]string{4: "copies"}}
+var connFormat = protocol.Format{Name: "connection message of shm", Version: 3, Features: [8]string{4: "copies", 5: "mailbox"}}
 
 // featureCopies: the sender reads COPY_TABLE.
 const featureCopies protocol.Features = 1 << 4
+
+// featureMailbox: the sender reads the mailbox of a ring pair, if it publishes that it polls it.
+const featureMailbox protocol.Features = 1 << 5
 
 // msgKind is the type of a message.
 type msgKind uint8
@@ -167,7 +170,7 @@ func parseConnMsg(b []byte) (h connMsg, err error) {
 	}
 	h = connMsg{
 		kind:     msgKind(b[6]),
-		features: protocol.Features(b[5]) & featureCopies,
+		features: protocol.Features(b[5]) & (featureCopies | featureMailbox),
 		flags:    b[7],
 		name:     ifaceName(b[8:16]),
 		slot:     binary.LittleEndian.Uint16(b[16:]),

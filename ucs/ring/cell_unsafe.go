@@ -61,6 +61,9 @@ func (c Cell) SetPayload(p []byte) {
 	copy((*[InlineMax]byte)(unsafe.Add(c.p, payOff))[:], p)
 }
 
+// copyMail copies the payload of a mailbox to b.
+func (c Cell) copyMail(b *[MailMax]byte) { *b = *(*[MailMax]byte)(unsafe.Add(c.p, payOff)) }
+
 func (c Cell) setBulk(off, n, advance uint64) {
 	*(*uint64)(unsafe.Add(c.p, bulkOff)) = off<<32 | n
 	*(*uint64)(unsafe.Add(c.p, bulkAdv)) = advance

@@ -12,6 +12,8 @@ import (
 type Consumer struct {
 	Position // of the next message
 
+	mail Cell // half of the mailbox
+
 	cellTail *uint64
 	bulkTail *uint64
 	polled   *uint32
@@ -44,6 +46,7 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 		bulkSize:     uint64(l.Bulk),
 		publishAt:    1 + uint64(l.Cells)/4,
 		publishEvery: uint64(l.Cells) / 4,
+		mail:         mailboxOf(area, 0),
 	}, nil
 }
 
@@ -130,7 +133,7 @@ func (c *Consumer) ReleaseNow() (woke bool) {
 // Discard consumes the messages that have arrived, without reading them, and publishes that. The
 // consumer is not used afterwards.
 func (c *Consumer) Discard() {
-	for n := uint64(0); n <= c.atMask/CellSize && c.Ready(); n++ {
+	for n := uint64(0); n <= c.atMask/CellSize && (c.Ready() || c.MailReady()); n++ {
 		c.Advance()
 	}
 	c.publish()

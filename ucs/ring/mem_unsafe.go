@@ -23,6 +23,10 @@ func aligned(b []byte) bool { return uintptr(unsafe.Pointer(unsafe.SliceData(b))
 // cellsOf returns the address of b's first cell. The area was checked to hold all cells.
 func cellsOf(b []byte) cells { return cells{unsafe.Pointer(unsafe.SliceData(b))} }
 
+// cellOf returns the cell at b, which has the size of half a mailbox. Of its methods only those that
+// access that much may be used.
+func cellOf(b []byte) Cell { return Cell{unsafe.Pointer(unsafe.SliceData(b))} }
+
 // uint64At returns the 8-byte word at off, for functions of sync/atomic and storeRelease.
 func uint64At(b []byte, off int) *uint64 {
 	return (*uint64)(unsafe.Pointer(unsafe.SliceData(b[off : off+8])))

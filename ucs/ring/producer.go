@@ -18,6 +18,13 @@ type Producer struct {
 	limit   uint64
 	blocked bool
 
+	mail    Cell   // half of the mailbox
+	mailSeq uint64 // sequence number of the last message there; 0: none
+	acked   uint64 // head when the consumer had acknowledged all messages in the mailbox
+	offered uint64 // head when OfferMail was called; 0: no offer
+
+	offerLimit uint64 // limit then
+
 	size     uint64
 	cellTail *uint64 // written by the consumer
 	bulkTail *uint64
@@ -48,6 +55,7 @@ func NewProducer(area []byte, l Layout) (Producer, error) {
 		polled:   uint32At(area, offPolled),
 		waiting:  uint32At(area, offWaiting),
 		bulk:     data[l.Cells*CellSize:],
+		mail:     mailboxOf(area, 0),
 	}
 	p.limit = p.head + p.size
 	return p, nil
@@ -88,9 +96,15 @@ func (p *Producer) SetWaiting(on bool) { atomic.StoreUint32(p.waiting, boolToUin
 
 // Refresh reads the consumer's position. It returns false if the value is impossible.
 func (p *Producer) Refresh() bool {
-	t := max(atomic.LoadUint64(p.cellTail), 1)
-	if t > p.head || p.head-t > p.size {
+	t := atomic.LoadUint64(p.cellTail)
+	if t > p.head {
 		return false
+	}
+	if t = max(t, p.acked, 1); p.head-t > p.size {
+		return false
+	}
+	if p.mailSeq != 0 && p.head-p.mailSeq > staleAfter {
+		p.clearMail()
 	}
 	if !p.blocked {
 		p.limit = t + p.size
