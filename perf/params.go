@@ -77,7 +77,7 @@ type Params struct {
 	// Wildcard receives with a mask that matches any tag.
 	Wildcard bool `json:"wildcard,omitempty"`
 	// SendHeap and RecvHeap are the memory of the message of a UCP test, at its sender and its receiver: of the Go
-	// heap, else allocated by goucx, as UCX does with -m host.
+	// heap, else allocated by goucx, as UCX does with -m host. The receiver's is also that of one-sided tests.
 	SendHeap bool `json:"send_heap,omitempty"`
 	RecvHeap bool `json:"recv_heap,omitempty"`
 	// Registered uses registered memory on the sending side of UCP tests.
@@ -321,7 +321,7 @@ func (p *Params) Effective(t Test) Params {
 	q.Unexpected, q.Wildcard, q.AMCopy = q.Unexpected && tags, q.Wildcard && tags, q.AMCopy && ams
 	q.Unprogressed = q.Unprogressed && t.unattended()
 	q.Registered = q.Registered && t.API == UCP && !t.Op.Atomic()
-	q.SendHeap, q.RecvHeap = q.SendHeap && t.API == UCP, q.RecvHeap && t.API == UCP && (tags || ams)
+	q.SendHeap, q.RecvHeap = q.SendHeap && t.API == UCP, q.RecvHeap && t.API == UCP && (tags || ams || t.Op.OneSided())
 	if t.API == UCP {
 		q.Device, q.Layout = "", ""
 		q.NoPin = q.NoPin && (t.Op.OneSided() || q.Registered)

@@ -176,7 +176,13 @@ func (s *ucpSide) allocate() error {
 	n := padded(s.p.Size())
 	mc := ucp.MemConfig{NoPin: s.p.NoPin}
 	var err error
-	if s.test.Op.OneSided() {
+	switch {
+	case !s.test.Op.OneSided():
+	case s.p.RecvHeap:
+		if s.mem, err = s.ctx.Register(make([]byte, n), mc); err != nil {
+			return fmt.Errorf("register %d bytes: %w", n, err)
+		}
+	default:
 		if s.mem, err = s.ctx.Allocate(n, mc); err != nil {
 			return fmt.Errorf("allocate %d bytes: %w", n, err)
 		}

@@ -97,7 +97,7 @@ func (r *keyResolver) emulation(beside *keyLane) *keyLane {
 	default:
 		return nil
 	}
-	if r.w.ifaces[c.Local].info.Kind != uct.DeviceNet {
+	if beside == nil && r.w.ifaces[c.Local].info.Kind != uct.DeviceNet {
 		return nil // within a host, report why no transport reaches the memory
 	}
 	l := &keyLane{

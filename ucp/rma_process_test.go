@@ -45,6 +45,17 @@ func TestLenderProcess(t *testing.T) {
 		case "close":
 			err := a.Close()
 			fmt.Println("closed", err)
+		case "close registered":
+			err := r.Close()
+			fmt.Println("closed", err)
+		case "count": // on the registered memory, directly
+			e, err := w.NewEndpoint(w.Address(), ucp.EndpointConfig{})
+			require.NoError(t, err)
+			k, err := e.UnpackKey(r.Key())
+			require.NoError(t, err)
+			count(t, k, ownCounts)
+			require.NoError(t, e.Flush().Wait(context.Background()))
+			fmt.Println("counted")
 		}
 	}
 }

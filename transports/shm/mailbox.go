@@ -92,11 +92,15 @@ func (f *iface) selectMailbox() (n int) {
 		case b.state == mailOn:
 			if b.poor++; b.poor >= mailPatience {
 				f.leaveMailbox()
+				if received > 0 { // not idle: its messages are longer, or do not alternate
+					b.tuner.lost()
+				}
 			}
 		case b.used && e.rx.MailReady():
 			n += f.drainMail(e)
 		case alternates && f.mail.ep == nil:
 			if hold, profits := b.tuner.ring(cycles, received); profits {
+				f.stats.Inc(statMailbox)
 				f.mail = mailPoll{ep: e, hold: hold}
 				b.state, b.used, b.poor = mailOn, true, 0
 				e.rx.SetMailPolled(true)

@@ -1,13 +1,22 @@
 package shm
 
 import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
 )
@@ -111,6 +120,112 @@ func TestMailboxOfAlternatingMessages(t *testing.T) {
 	require.Equal(t, mailOff, y.e[1].mail.state)
 	y.start()
 	require.Greater(t, y.taken(0, 100), uint64(90), "it is used again")
+}
+
+// TestMailboxIsNotTriedInVain: messages that alternate and are too long for the mailbox have it tried ever more rarely.
+func TestMailboxIsNotTriedInVain(t *testing.T) {
+	y := newRally(t)
+	long := make([]byte, ring.MailMax+1)
+	play := func(n int) uint64 {
+		began := y.f[0].stats.Value(statMailbox)
+		for range n {
+			for k := range 2 {
+				got := y.r[1-k].n
+				require.Equal(t, ucs.OK, y.e[k].AMShort(5, 1, long))
+				until(t, func() bool { return y.r[1-k].n > got }, y.f[1-k])
+				y.f[k].Progress(64)
+			}
+		}
+		return y.f[0].stats.Value(statMailbox) - began
+	}
+	first := play(50_000)
+	require.Positive(t, first)
+	require.LessOrEqual(t, play(50_000), first/2)
+	require.LessOrEqual(t, first, uint64(8))
+}
+
+// TestMailboxBetweenThreads: two sides that run at once send bursts of messages of all lengths. All arrive once and in order, by
+// both ways, while the sides begin and end to poll their mailboxes.
+func TestMailboxBetweenThreads(t *testing.T) {
+	y := newRally(t)
+	length := time.Second
+	if testing.Short() {
+		length /= 4
+	}
+	limit := ucs.Now().Add(length)
+	var done [2]atomic.Uint64 // messages that the side will send; 0: not known yet
+	var mails atomic.Uint64
+	side := func(k int) error {
+		rnd := rand.New(rand.NewPCG(uint64(k), 3))
+		f, e, r := y.f[k], y.e[k], &y.r[k]
+		var sent, received uint64
+		var fault error
+		r.onAM = func(d uct.Desc, b []byte) {
+			if received++; d.Header != received || len(b) > 0 && b[len(b)-1] != byte(received) {
+				fault = errors.Join(fault, fmt.Errorf("message %d of %d bytes instead of %d", d.Header, len(b), received))
+			}
+		}
+		owed, buf := 1-k, make([]byte, 200)
+		for i := 0; fault == nil; i++ {
+			over := done[k].Load() != 0
+			if n := done[1-k].Load(); over && n != 0 && received == n-1 {
+				break
+			}
+			before := received
+			if e.mail.state == mailOn && e.rx.MailReady() {
+				mails.Add(1)
+			}
+			if f.Progress(64); received > before {
+				owed++
+			}
+			if i&0xffff == 0xffff {
+				cpu.Yield()
+				if rnd.IntN(8) == 0 {
+					owed++ // both may have waited
+				}
+				if ucs.Now() > limit.Add(patience) {
+					return fmt.Errorf("side %d waits for message %d", k, received+1)
+				}
+			}
+			if over || owed == 0 {
+				continue
+			}
+			owed = 0
+			n := 1
+			if rnd.IntN(400) == 0 {
+				n = rnd.IntN(40)
+			}
+			for ; n > 0; n-- {
+				l := 8
+				if rnd.IntN(100) == 0 {
+					l = rnd.IntN(len(buf))
+				}
+				if l > 0 {
+					buf[l-1] = byte(sent + 1)
+				}
+				if s := e.AMShort(1, sent+1, buf[:l]); s != ucs.OK {
+					if s != ucs.NoResource {
+						return fmt.Errorf("side %d: %v", k, s.Err())
+					}
+					owed++
+					break
+				}
+				sent++
+			}
+			if sent&127 == 0 && ucs.Now() > limit {
+				done[k].Store(sent + 1)
+			}
+		}
+		return fault
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- side(1) }()
+	err := side(0)
+	require.NoError(t, errors.Join(err, <-ended))
+	t.Logf("%d messages, %d seen in a mailbox, which was begun to be used %d times", done[0].Load(), mails.Load(), y.f[0].stats.Value(statMailbox))
+	if runtime.GOMAXPROCS(0) > 1 && !race.Enabled {
+		require.Positive(t, y.f[0].stats.Value(statMailbox))
+	}
 }
 
 // TestMailboxIsGivenUpWhenIdle: a connection that has become idle no longer keeps others from the mailbox.

@@ -40,8 +40,7 @@ func (t *mailTuner) measured(cycles, n uint64) (hold uint64, profits bool) {
 	case t.step == 2*len(t.best):
 		switch now, longer, shorter := t.best[0], t.best[1], t.best[2]; {
 		case min(now, longer, shorter) > t.viaRing+t.viaRing/mailGain:
-			t.wait = min(max(2*t.wait, mailRound), mailWaitMax)
-			t.rest, t.step, t.round, t.hold = t.wait, 0, 0, mailHold
+			t.lost()
 			return 0, false
 		case longer < now-now/mailGain && longer <= shorter:
 			t.hold = min(t.hold+mailHoldStep, mailHoldMax)
@@ -62,6 +61,12 @@ func (t *mailTuner) measured(cycles, n uint64) (hold uint64, profits bool) {
 		return t.hold - min(t.hold, mailHoldStep), true
 	}
 	return t.hold, true
+}
+
+// lost handles that the mailbox is of no use at present. The next messages must go through the ring.
+func (t *mailTuner) lost() {
+	t.wait = min(max(2*t.wait, mailRound), mailWaitMax)
+	t.rest, t.step, t.round, t.hold = t.wait, 0, 0, mailHold
 }
 
 // ring handles a measurement through the ring. It returns the hold-off with which the mailbox is to be used.

@@ -165,7 +165,7 @@ func (d *domain) logf(msg string, err error) {
 }
 
 // Register: see uct.Domain. Peers in this process access buf directly. Peers in other
-// processes use the kernel's copy between processes, without atomics.
+// processes use the kernel's copy between processes, without atomics: ucp has the owner's worker carry those out.
 func (d *domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
 	d.exporterMu.Lock()
 	defer d.exporterMu.Unlock()

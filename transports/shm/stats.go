@@ -15,6 +15,7 @@ const (
 	statMigrated
 	statSuspends
 	statRescued
+	statMailbox
 	numStats
 )
 
@@ -32,4 +33,5 @@ var statNames = [numStats]string{
 	statMigrated:   "moved",     // migrations to a ring pair of the peer
 	statSuspends:   "naps",      // SUSPEND proposals for idle connections
 	statRescued:    "rescued",   // messages that only the periodic scan found
+	statMailbox:    "mailbox",   // times that a connection began to use its mailbox
 }
