@@ -13,7 +13,7 @@ const (
 	maxNodes      = 64 // in the mask of mbind
 )
 
-// preferNode has the kernel allocate the pages of mem, which is page-aligned, on a node, whoever touches them first
+// preferNode has the kernel allocate the pages of mem, which is page-aligned, on a node, whichever process touches them first
 // (rule 4 of package unsafe).
 func preferNode(mem []byte, node uint) error {
 	if node >= maxNodes {
