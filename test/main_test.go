@@ -30,6 +30,7 @@ const (
 var roles = map[string]func(*parent){
 	"copier":    roleCopier,
 	"host":      roleHost,
+	"lender":    roleLender,
 	"meet":      roleMeet,
 	"member":    roleMember,
 	"mortal":    roleMortal,

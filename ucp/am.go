@@ -101,11 +101,11 @@ type amState struct {
 	// handlers holds the handlers, indexed by the upper and then the lower byte of the
 	// id.
 	handlers      [256]*handlerPage
-	fast          *handlerPage // of the ids below 256, called without the lock; noHandlers with ThreadMulti
-	m             AM           // passed to the handler
-	inHandler     bool         // a handler runs
-	multi         bool         // the worker's mode is ThreadMulti
-	closeEndpoint NotifyFunc   // closes the endpoint in the cookie
+	fast          handlerPage // of the ids below 256, called without the lock; empty with ThreadMulti
+	m             AM          // passed to the handler
+	inHandler     bool        // a handler runs
+	multi         bool        // the worker's mode is ThreadMulti
+	closeEndpoint NotifyFunc  // closes the endpoint in the cookie
 
 	vec      [1]uct.Vec // of the message being sent by AMZcopy
 	retainer retainer
@@ -124,7 +124,6 @@ func (a *amState) init(w *thread, multi bool) {
 	for i := range a.handlers {
 		a.handlers[i] = &noHandlers
 	}
-	a.fast = &noHandlers
 	a.m.w = w
 	a.m.From = Endpoint{w, 0}
 	a.multi = multi
@@ -141,8 +140,8 @@ func (a *amState) set(id AMID, h AMHandler) {
 		*p = new(handlerPage)
 	}
 	(*p)[uint8(id)] = h
-	if !a.multi {
-		a.fast = a.handlers[0]
+	if id < AMID(len(a.fast)) && !a.multi {
+		a.fast[id] = h
 	}
 	if h != nil {
 		delete(a.unknown, id) // a later removal is logged again

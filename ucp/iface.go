@@ -81,7 +81,7 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) (kept uint64) {
 	}
 	d := &ds[n]
 	h := w.am.fast[uint8(d.Header)]
-	if d.ID != wire.User || d.Header>>8|uint64(d.Flags) != 0 || h == nil || n+1 < len(ds) {
+	if uint16(d.ID)|uint16(d.Flags)<<8 != uint16(wire.User) || d.Header>>8 != 0 || h == nil || n+1 < len(ds) {
 		return wi.handleBatch(mem, ds, n)
 	}
 	m := &w.am.m

@@ -87,7 +87,7 @@ func (e Endpoint) TagSendV(ps [][]byte, tag Tag) Request {
 	if st != ucs.OK {
 		return t.refuse(request.TagSendV, e, st)
 	}
-	return t.tagSend(e, sendParams{op: request.TagSendV, vec: v, tag: tag, n: int(v.n)})
+	return t.tagSend(e, &sendParams{op: request.TagSendV, vec: v, tag: tag, n: int(v.n)})
 }
 
 // MaxInline returns the longest TagSendInline in bytes. It connects the endpoint. It
@@ -172,7 +172,7 @@ func (w *Worker) TagRecvV(ps [][]byte, tag, mask Tag) RecvRequest {
 func (e Endpoint) TagSendSync(p []byte, tag Tag) Request {
 	t := e.thread()
 	t.lock()
-	r := t.tagSend(e, sendParams{op: request.TagSendSync, buf: p, tag: tag, n: len(p), wants: sendSync})
+	r := t.tagSend(e, &sendParams{op: request.TagSendSync, buf: p, tag: tag, n: len(p), wants: sendSync})
 	t.unlock()
 	return r
 }
@@ -196,7 +196,7 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.tagSend(e, sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p), wants: wants})
+	return t.tagSend(e, &sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p), wants: wants})
 }
 
 // The fast paths of tag.go and request_recv.go, under the lock.
@@ -207,7 +207,7 @@ func (e Endpoint) TagSendWith(p []byte, tag Tag, o Opts) Request {
 func (e Endpoint) tagSendSlow(p []byte, tag Tag) Request {
 	w := e.thread()
 	if !w.locked {
-		return w.tagSend(e, sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p)})
+		return w.tagSend(e, &sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p)})
 	}
 	w.owner.lockShared()
 	if k := uint32(e.id); int(k) < len(w.eps) && w.eps[k].gen == uint32(e.id>>32) && int(w.eps[k].lane) < len(w.lanes) {
@@ -224,7 +224,7 @@ func (e Endpoint) tagSendSlow(p []byte, tag Tag) Request {
 			return Request{}
 		}
 	}
-	r := w.tagSend(e, sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p)})
+	r := w.tagSend(e, &sendParams{op: request.TagSend, buf: p, tag: tag, n: len(p)})
 	w.unlockShared()
 	return r
 }

@@ -49,7 +49,8 @@ func exposes(s *request.Slot) bool {
 
 var tagSendOperation = operation{progress: (*thread).resumeTagSend, complete: (*thread).sendCompleted, cancel: (*thread).cancelSend}
 
-// sendParams has the parameters of a send's slow path.
+// sendParams has the parameters of a send's slow path. It is passed by reference: a copy right after its fields were
+// written would wait for all stores before it, which may be on their way to the peer.
 type sendParams struct {
 	op  request.Kind
 	buf []byte
@@ -66,7 +67,7 @@ func (e Endpoint) tagSendUint64Slow(v uint64, tag Tag) Request {
 	t := e.thread()
 	t.lock()
 	defer t.unlock()
-	return t.tagSend(e, sendParams{op: request.TagSendUint64, arg: v, tag: tag, n: 8})
+	return t.tagSend(e, &sendParams{op: request.TagSendUint64, arg: v, tag: tag, n: 8})
 }
 
 // tagSendInlineSlow sends a copy of p.
@@ -84,7 +85,7 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 	}
 	c := w.pool.Get(len(p))
 	b := w.pool.Bytes(c)[:copy(w.pool.Bytes(c), p)]
-	r := w.tagSend(e, sendParams{op: request.TagSend, buf: b, tag: tag, n: len(b)})
+	r := w.tagSend(e, &sendParams{op: request.TagSend, buf: b, tag: tag, n: len(b)})
 	if i := w.slab.Find(r.id); i != 0 && r.id&refusedBit == 0 {
 		// In progress: the copy is freed with the slot.
 		w.slab.Slots[i].Flags |= request.FlagExtra
@@ -96,7 +97,7 @@ func (e Endpoint) tagSendInlineSlow(p []byte, tag Tag) Request {
 }
 
 // tagSend begins a send on endpoint e.
-func (w *thread) tagSend(e Endpoint, m sendParams) Request {
+func (w *thread) tagSend(e Endpoint, m *sendParams) Request {
 	k := w.endpoint(e)
 	if k == 0 {
 		return w.refuse(m.op, e, ucs.Closed)

@@ -22,9 +22,9 @@ const (
 	// maxDeviation is the maximum relative deviation of the first run from the value that the
 	// difference predicts. A count that does not grow with the iterations includes something other
 	// than the operation.
-	maxDeviation = 0.05
+	maxDeviation = 0.08
 	// tries is the maximum number of runs for one count.
-	tries = 16
+	tries = 40
 )
 
 // count is the result of a row.

@@ -56,11 +56,9 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 		return e.uint64Slow(id, hdr, v)
 	}
 	fault.At(fault.Reserve)
-	c := e.tx.Cell()
 	fault.At(fault.HalfCopied)
-	c.SetShort(hdr, v)
 	fault.At(fault.BeforePublish)
-	e.tx.Publish(c, uint8(id), 8)
+	e.tx.PutWord(uint8(id), hdr, v)
 	fault.At(fault.AfterPublish)
 	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
 		e.notify()

@@ -525,3 +525,24 @@ func TestSocketDir(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, list)
 }
+
+// TestFreedPagesAreNotReused: what a peer maps of a closed region is not the memory of a later one, at either side.
+func TestFreedPagesAreNotReused(t *testing.T) {
+	d, other := newTestDomain(t), startMemory(t)
+	const n, regions = 8 << 10, 20
+	k, _ := borrow(t, d, other.ask("alloc %d %d", n, uct.MemRemote))
+	old := d.KeyAttr(k).Bytes
+	require.Len(t, old, n)
+	other.ask("write 0 0 %x", bytes.Repeat([]byte{1}, n))
+	require.Equal(t, "<nil>", other.ask("close 0"))
+	for i := range regions {
+		other.ask("alloc %d %d", n, uct.MemRemote)
+		other.ask("write %d 0 %x", i+1, bytes.Repeat([]byte{2}, n))
+	}
+	require.Equal(t, bytes.Repeat([]byte{1}, n), old, "the peer's mapping has what it had")
+	copy(old, bytes.Repeat([]byte{3}, n))
+	for i := range regions {
+		require.Equal(t, hex.EncodeToString(bytes.Repeat([]byte{2}, n)), other.ask("read %d 0 %d", i+1, n)[1:], "region %d", i+1)
+	}
+	d.ReleaseKey(k)
+}

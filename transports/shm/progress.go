@@ -49,15 +49,15 @@ func (f *iface) Progress(budget int) int {
 	}
 	e := f.hot[0]
 	rx := &e.rx
-	first, more := rx.Poll()
+	at := rx.Position // one copy: an atomic load ends the use of earlier loads
+	first, more := at.Poll()
 	if !more {
 		f.left -= int32(f.word.Passes)
 		f.word.Passes = 0
 		return f.idlePass(budget)
 	}
-	off, n, inline := rx.Inline(first)
-	header, at := rx.Header(), rx.Next()
-	if !inline || at.Ready() {
+	header, off, n, next := at.Short(first)
+	if n > ring.InlineMax || next.Ready() {
 		return f.hotHit(budget)
 	}
 	if f.state == armed {
@@ -67,7 +67,7 @@ func (f *iface) Progress(budget int) int {
 	d.Off, d.Len, d.Header, d.RxConn = off, n, header, e.Source
 	d.ID = uct.AMID(ring.ID(first)) % uct.NumAMIDs
 	f.progressDepth++
-	rx.Seek(at)
+	rx.Seek(next)
 	f.handler.HandleAM(rx.Data(), f.ds[:1])
 	switch {
 	case rx.MustRelease(), rx.ProducerWaits():

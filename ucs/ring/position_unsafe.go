@@ -44,6 +44,13 @@ func (p Position) Inline(first uint64) (off, n uint32, ok bool) {
 	return uint32(p.at) + payOff, n, n <= InlineMax
 }
 
+// Short returns header, offset and length of the message that Poll found, and the position behind it.
+// The payload is in the cell if n is at most InlineMax, otherwise see Consumer.Bulk.
+func (p Position) Short(first uint64) (header uint64, off, n uint32, next Position) {
+	next = Position{p.cells, (p.at + CellSize) & p.atMask, p.want + 1, p.atMask}
+	return *(*uint64)(unsafe.Add(p.cells.p, uintptr(p.at)+headerOff)), uint32(p.at) + payOff, uint32(first >> lenShift), next
+}
+
 // Next returns the position behind the message.
 func (p Position) Next() Position {
 	p.at, p.want = (p.at+CellSize)&p.atMask, p.want+1

@@ -73,6 +73,14 @@ func (p *Producer) Cell() Cell { return p.cells.at(p.head, p.mask) }
 // Advance moves to the next cell after a message was published at Cell.
 func (p *Producer) Advance() { p.head++ }
 
+// PutWord writes and publishes a message of eight bytes in the next cell. The caller ensures Room.
+func (p *Producer) PutWord(id uint8, header, v uint64) {
+	c := p.cells.at(p.head, p.mask)
+	c.SetShort(header, v)
+	c.Publish(First(p.head, id, 8))
+	p.head++
+}
+
 // Publish publishes the message of n bytes in c, which is Cell, and moves to the next cell.
 func (p *Producer) Publish(c Cell, id uint8, n int) {
 	c.Publish(First(p.head, id, n))
