@@ -34,8 +34,12 @@ func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
 	case w.matching.rejecting:
 		rx.reject(id, ucs.Rejected, "its worker closes")
 	case h == nil:
-		w.am.dropUnknown(w, AMID(head))
-		rx.reject(id, ucs.Rejected, "no handler for this id")
+		if w.am.dropUnknown(w, AMID(head)); head&wire.WordPrefetch != 0 {
+			rx.discardRndv(id) // the sender does not learn it of a message in fragments either
+		} else {
+			rx.reject(id, ucs.Rejected, "no handler for this id")
+		}
+	case head&wire.WordPrefetch != 0 && rx.fetchNow(head, id, n, header):
 	case head&wire.WordPrefetch != 0:
 		a := queuedPrefetch{rx: rx, word: head, id: id, n: n}
 		if len(header) > 0 {
@@ -58,6 +62,33 @@ func (wi *workerIface) handleUserRTS(rx *rxConn, head uint64, data []byte) {
 			rx.discardRndv(id) // the handler does not keep the message
 		}
 	}
+}
+
+// fetchNow fetches the message that rx announced as id and runs its handler, so that it has its place among the others. It
+// returns false if the message is to be requested.
+func (rx *rxConn) fetchNow(word, id, n uint64, header []byte) bool {
+	w := rx.w
+	q := &w.am.prefetch
+	if rx.iface.fetcher == nil || n < fetchMin || len(q.queued)+len(q.active) > 0 || rx.openReplyLane() == 0 {
+		return false
+	}
+	h := len(header)
+	chunk := w.allocBudgeted(h + int(n))
+	b := w.pool.Bytes(chunk)[: h+int(n) : h+int(n)]
+	copy(b, header)
+	st, kept := rx.iface.fetcher.FetchNow(rx.id, id, n, b[h:]), false
+	switch st {
+	case ucs.OK:
+		rx.reply(control{id: wire.ReadDone, hdr: id})
+		kept = w.dispatch(rx, word, b, amStorage{kind: storagePool, chunk: chunk})
+	case ucs.Unsupported, ucs.Canceled: // after Canceled a Cancel arrives, or the failure of the connection is reported
+	default:
+		rx.reject(id, ucs.Rejected, "copy from the sender's memory: "+st.Err().Error())
+	}
+	if !kept {
+		w.freeBudgeted(chunk)
+	}
+	return st != ucs.Unsupported
 }
 
 // discardRndv completes an announced message at its sender without transferring the data

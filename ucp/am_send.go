@@ -137,6 +137,8 @@ func (w *thread) resumeAMSend(i uint32) ucs.Status {
 		return st
 	case wire.WordHeaderLen(s.hdr)+int(s.length) <= l.maxBcopy:
 		return w.sendWhole(l, s.hdr, w.savedHeader(i), w.slab.Bufs[i])
+	case l.offersNow(w, i):
+		return w.sendRTS(i, l)
 	}
 	return w.sendFragments(i, l)
 }

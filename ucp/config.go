@@ -25,7 +25,7 @@ var (
 
 var (
 	rowRndvThresh = config.New("RNDV_THRESH", "auto", config.IntraInter(config.OrAuto(config.Size(0, config.Inf))), "bytes",
-		"Longest message that is sent eagerly. A longer one is announced, and its data follows when a receive matches. auto: 64k; over shm, where the receiver copies it from the sender's memory, tag messages of UCX_SHM_FETCH_THRESH, and of UCX_SHM_FETCH_MAPPED_THRESH in memory of Context.Allocate.")
+		"Longest message that is sent eagerly. A longer one is announced, and its data follows when a receive matches. auto: 64k; over shm, where the receiver copies it from the sender's memory, UCX_SHM_FETCH_THRESH, and UCX_SHM_FETCH_MAPPED_THRESH in memory of Context.Allocate.")
 	rowZcopyThresh = config.New("ZCOPY_THRESH", "auto", config.OrAuto(config.Size(0, config.Inf)), "bytes",
 		"Shortest put or get over a network device that is not copied. Memory that is not registered yet is registered for the operation. auto: 16k, and 4k of registered memory.")
 	rowRndvOutstanding = config.New("RNDV_OUTSTANDING", "65536", config.Int(1, math.MaxInt32), "",

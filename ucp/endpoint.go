@@ -347,8 +347,8 @@ func (e Endpoint) Protocols(k *RemoteKey) (ranges []ProtocolRange) {
 			upTo(min(uint64(z.max), eager), "egr/zcopy")
 		}
 		upTo(min(bcopy, eager), "egr/bcopy")
-		upTo(eager, "egr/multi")
-		upTo(math.MaxUint64, "rndv")
+		upTo(max(min(bcopy, eager), l.maxHeapEager), "egr/multi")
+		upTo(math.MaxUint64, "rndv") // or, up to eager, in fragments, if the receiver cannot fetch it at once
 	}
 	if k == nil || k.closed || k.rma == nil {
 		return ranges

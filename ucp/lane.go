@@ -234,26 +234,29 @@ func MessagePaths(s *config.Set, a *uct.IfaceAttr) (paths []MessagePath) {
 	}{
 		{"tag", "heap", heap, &a.Fetch.Heap},
 		{"tag", "allocated", alloc, &a.Fetch.Allocated},
-		{"am", "heap", limit, &a.Fetch.Heap},
-		{"am", "allocated", limit, &a.Fetch.Allocated},
+		{"am", "heap", min(max(heap, uint64(a.AM.Bcopy)), limit), &a.Fetch.Heap},
+		{"am", "allocated", min(max(alloc, uint64(a.AM.Bcopy)), limit), &a.Fetch.Allocated},
 	} {
-		add := func(first, last uint64, way, reason string) {
-			paths = append(paths, MessagePath{m.kind, m.memory, first, last, way, reason})
+		next, all := uint64(0), false
+		upTo := func(last uint64, way, reason string) { // nothing if those before reach as far
+			if !all && next <= last {
+				paths = append(paths, MessagePath{m.kind, m.memory, next, last, way, reason})
+				next, all = last+1, last == math.MaxUint64
+			}
 		}
-		reason := general
-		if m.eager < limit {
-			reason = m.fetch.Setting
+		switch {
+		case m.eager == limit:
+			upTo(limit, "at once, through the ring", general)
+		case m.kind == "am" && m.eager == uint64(a.AM.Bcopy):
+			upTo(m.eager, "at once, through the ring", "it takes one piece")
+		default:
+			upTo(m.eager, "at once, through the ring", m.fetch.Setting)
 		}
-		add(0, m.eager, "at once, through the ring", reason)
-		if m.eager == math.MaxUint64 {
-			continue
+		if m.kind == "am" {
+			upTo(limit, "copied by the receiver before its handler runs, if it can read all memory of this process; else at once, through the ring", general)
 		}
-		next := m.eager + 1
-		if next < fetchMin {
-			add(next, fetchMin-1, "when its receiver requests it, through the ring", "it arrives sooner so than by a copy between the processes")
-			next = fetchMin
-		}
-		add(next, math.MaxUint64, m.fetch.Way, m.fetch.Reason)
+		upTo(fetchMin-1, "when its receiver requests it, through the ring", "it arrives sooner so than by a copy between the processes")
+		upTo(math.MaxUint64, m.fetch.Way, m.fetch.Reason)
 	}
 	return paths
 }

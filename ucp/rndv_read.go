@@ -163,28 +163,34 @@ func (b *slab) detachMem(i uint32) {
 	}
 }
 
-// offer exposes the message in slot i, whose RTS is about to be sent, if the transport can do that.
-func (l *lane) offer(w *thread, i uint32) {
+// offer exposes the message in slot i, whose RTS is about to be sent, if the transport can do that. It reports whether the
+// message is exposed.
+func (l *lane) offer(w *thread, i uint32) bool {
 	s := request.As[sendOp](&w.slab.Slots[i])
-	if w.ifaces[l.iface].fetcher == nil || s.length < fetchMin || s.Op == request.TagSendV || w.slab.exposer(i) != nil {
-		return
+	if w.slab.exposer(i) != nil {
+		return true
+	}
+	if w.ifaces[l.iface].fetcher == nil || s.length < fetchMin || s.Op == request.TagSendV {
+		return false
 	}
 	ep, ok := l.transport().(uct.Exposer)
 	if !ok {
-		return
+		return false
 	}
 	buf := w.slab.Bufs[i]
 	m := w.ctx.findRegion(buf, w.locals[l.iface].Domain, 0)
-	if ep.Expose(w.slab.ID(i), buf, m) == ucs.OK {
-		w.slab.attachMem(i, opMem{Mem: m, exposer: ep})
+	if ep.Expose(w.slab.ID(i), buf, m) != ucs.OK {
+		return false
 	}
+	w.slab.attachMem(i, opMem{Mem: m, exposer: ep})
+	return true
 }
 
-// fetchesSooner reports whether the receiver fetches the tag message in slot i, which is longer than lane.maxAllocEager,
+// fetchesSooner reports whether the receiver fetches the message in slot i, which is longer than lane.maxAllocEager,
 // sooner than it would arrive by messages.
 func (l *lane) fetchesSooner(w *thread, i uint32) bool {
 	s := request.As[sendOp](&w.slab.Slots[i])
-	if s.wants&sendEager != 0 || s.Op != request.TagSend {
+	if s.wants&sendEager != 0 || s.Op != request.TagSend && s.Op != request.AMSend {
 		return false
 	}
 	if s.length > l.maxHeapEager {
@@ -192,6 +198,16 @@ func (l *lane) fetchesSooner(w *thread, i uint32) bool {
 	}
 	m := w.ctx.findMemory(w.slab.Bufs[i], uct.MemRemotePut|uct.MemRemoteGet)
 	return m != nil && m.allocated && m.regionIn(w.locals[l.iface].Domain) != nil
+}
+
+// offersNow exposes the active message in slot i, if the receiver can fetch it when its RTS arrives, and its handler gets it
+// sooner so than by fragments. A receiver that could not would have to request it, and handle later messages first.
+func (l *lane) offersNow(w *thread, i uint32) bool {
+	if n := request.As[sendOp](&w.slab.Slots[i]).length; n <= l.maxAllocEager || n > maxPrefetch || !l.fetchesSooner(w, i) {
+		return false
+	}
+	ep, ok := l.transport().(uct.Exposer)
+	return ok && ep.FetchesNow() && l.offer(w, i)
 }
 
 // exposer returns the transport that exposes the message in slot i under the slot's id, nil if none does.

@@ -15,6 +15,9 @@ type Exposer interface {
 	// NoResource: too many exposures, or the peer is not connected yet. Unsupported: the peer cannot fetch.
 	// In both cases the caller sends the data in messages.
 	Expose(id uint64, buf []byte, m Mem) Status
+	// FetchesNow reports whether the peer is known to be able to fetch any memory of this process with
+	// Fetcher.FetchNow. It may send the peer what it needs to find out; later calls have the result.
+	FetchesNow() bool
 	// Withdraw ends exposure id. OK: no Fetch of it has completed, and none will. Busy: a Fetch has
 	// completed. Either way the peer does not access the memory for a later Fetch. A copy that is under
 	// way may still read it, and its Fetch fails. Another id is ignored.
@@ -36,6 +39,9 @@ type Fetcher interface {
 	//   - RemoteAccess: the memory, or dst, is not accessible any more. The contents of dst are undefined.
 	//   - BufferExposed: the fetch was canceled or has failed, and the peer, which is stopped, may still write to dst.
 	Fetch(rxConn uint32, id, n uint64, dst []byte, m Mem, t Token) Status
+	// FetchNow is a Fetch that has ended when it returns, without an Event: for memory of some 10 KB, which this
+	// process copies by itself. It returns neither InProgress nor BufferExposed, and does not wait for the peer.
+	FetchNow(rxConn uint32, id, n uint64, dst []byte) Status
 	// CancelFetch ends the fetch with token t. OK: it has ended, without an Event, and the library does not
 	// own its buffer any more. Busy: the peer may write to the buffer for some time. The Event follows, within
 	// the time that the close of registered memory waits for peers. With wait, CancelFetch waits so long

@@ -38,7 +38,7 @@ var (
 	cooperativeCopy = config.New("SHM_COOPERATIVE_COPY", "y", config.Bool(), "",
 		"The sender of a message that is fetched copies some of its pieces of 32k while it polls. n: the receiver copies all, for comparison.")
 	fetchThresh = config.New("SHM_FETCH_THRESH", "6k", config.Size(1<<10, config.Inf), "bytes",
-		"Longest tag message that is sent through the ring; the receiver fetches a longer one. It counts where UCX_RNDV_THRESH is auto. ucx_perftest --calibrate shm measures it.")
+		"Longest message that is sent through the ring; the receiver fetches a longer one. An active message that fits into one piece of the ring is not fetched. It counts where UCX_RNDV_THRESH is auto. ucx_perftest --calibrate shm measures it.")
 	fetchMappedThresh = config.New("SHM_FETCH_MAPPED_THRESH", "2k", config.Size(1<<10, config.Inf), "bytes",
 		"The same of a message in memory of Context.Allocate, where it is less than UCX_SHM_FETCH_THRESH.")
 )

@@ -12,6 +12,8 @@ import (
 // writes into it too:
 //
 //	0    active: index + 1 of the entry of which the peer copies pieces
+//	8    reads: 1 if the peer has read probe with process_vm_readv
+//	16   probe: the address of probe in the owner's process
 //	256  entries, 128 bytes each
 //
 // Both sides copy, in pieces of pieceSize bytes: the peer reads from the owner's memory, and the owner, if it
@@ -30,6 +32,7 @@ import (
 // entry before entryExposed, and the peer its part before entryCopying.
 const (
 	copyTableSize = 16384
+	probeOffset   = 16
 	entriesOffset = 256
 	entrySize     = 128
 	numEntries    = (copyTableSize - entriesOffset) / entrySize
@@ -136,7 +139,11 @@ func index(id uint64, k int) int { return (int(uint32(id)) + k) % numEntries }
 func (t *copyTable) at(i int) *copyEntry { return entryAt(t.seg.Bytes(), i) }
 
 // active returns the table's word active.
-func (t *copyTable) active() *atomic.Uint64 { return activeWord(t.seg.Bytes()) }
+func (t *copyTable) active() *atomic.Uint64 { return tableWord(t.seg.Bytes(), 0) }
+
+// reads and probe return the table's words of that name.
+func (t *copyTable) reads() *atomic.Uint64 { return tableWord(t.seg.Bytes(), 1) }
+func (t *copyTable) probe() *atomic.Uint64 { return tableWord(t.seg.Bytes(), 2) }
 
 // find returns the index of the entry of exposure id, -1 if there is none.
 func (t *copyTable) find(id uint64) int {

@@ -15,8 +15,8 @@ func entryAt(b []byte, i int) *copyEntry {
 // addressOfBytes returns the address of b, which is not empty, as a number for the peer. It keeps nothing reachable.
 func addressOfBytes(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
 
-// activeWord returns the first word of a copy table (as entryAt).
-func activeWord(b []byte) *atomic.Uint64 {
+// tableWord returns word i of a copy table (as entryAt).
+func tableWord(b []byte, i int) *atomic.Uint64 {
 	_ = b[copyTableSize-1]
-	return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(b)))
+	return (*atomic.Uint64)(unsafe.Pointer(unsafe.SliceData(b[8*i : entriesOffset])))
 }

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -84,6 +85,15 @@ func (e *ep) Expose(id uint64, buf []byte, m uct.Mem) uct.Status {
 	return ucs.OK
 }
 
+// FetchesNow: see uct.Exposer.
+func (e *ep) FetchesNow() bool {
+	x := &e.copies
+	if x.own.seg == nil && e.makeCopyTable() != ucs.OK {
+		return false
+	}
+	return x.own.reads().Load() == 1
+}
+
 // Withdraw: see uct.Exposer.
 func (e *ep) Withdraw(id uint64) uct.Status {
 	x := &e.copies
@@ -127,6 +137,8 @@ func (e *ep) makeCopyTable() uct.Status {
 	seg, err := shmem.Create("goucx-copies", copyTableSize)
 	if err == nil {
 		if err = seg.Populate(); err == nil {
+			probe := (&copyTable{seg}).probe()
+			probe.Store(addressOfBytes(seg.Bytes()) + probeOffset)
 			err = e.sock.Send(e.f.newConnMsg(kindCopyTable, e.Slot()).append(nil), seg.FD())
 		}
 		if err == nil {
@@ -160,6 +172,14 @@ func (e *ep) handleCopyTable(fds []int) error {
 		return fmt.Errorf("peer's copy table: %w", err)
 	}
 	e.copies.peer.seg = seg
+	if e.copies.state == copiesAllowed && e.pid != 0 {
+		// What can be read here can be read of all memory of the process.
+		var b [8]byte
+		at := e.copies.peer.probe().Load()
+		if _, err := shmem.ProcessRead(e.pid, b[:], uintptr(at)); err == nil && binary.NativeEndian.Uint64(b[:]) == at {
+			e.copies.peer.reads().Store(1)
+		}
+	}
 	return nil
 }
 
@@ -175,6 +195,10 @@ func (f *iface) help() (n int) {
 	return n
 }
 
+// aloneInStream is the length up to which the peer copies a message alone, if the owner exposes others too: the peer has
+// the next one to copy meanwhile, and a buffer that is used again stays in its cache. 64 KB took 10 to 40 % longer.
+const aloneInStream = 80 << 10
+
 // help copies a piece of the message that the peer is fetching. It returns the number of pieces.
 func (e *ep) help() int {
 	x := &e.copies
@@ -185,7 +209,11 @@ func (e *ep) help() int {
 	c, buf, id := x.own.at(i), x.mine[i].buf, x.mine[i].id
 	s := c.load()
 	end, addr, guard := min(c.want, uint64(len(buf))), c.dst, c.guard
-	left := piecesOf(end) - s.owners()
+	total := piecesOf(end)
+	left := total - s.owners()
+	if x.exposed > 1 && end <= aloneInStream {
+		return 0
+	}
 	if s.step() != entryCopying || !s.belongs(id) || left <= s.peers() || left > maxPieces {
 		return 0
 	}
@@ -201,7 +229,7 @@ func (e *ep) help() int {
 			}
 			x.writes = true
 		}
-		first = left - runOf(piecesOf(end), s.owners(), left-s.peers())
+		first = left - runOf(total, s.owners(), left-s.peers())
 	}
 	n := left - first
 	if !c.change(s, s+copyState(n)*ownersPiece) {

@@ -28,6 +28,7 @@ type fetch struct {
 	addr      uint64
 	src       regionRef // that holds the message
 	mapped    bool      // this side maps the message
+	alone     bool      // the owner is to copy nothing
 	dst       []byte
 	mem       uct.Mem // the registration of dst
 	token     uct.Token
@@ -66,6 +67,32 @@ func (f *iface) Fetch(rxConn uint32, id, n uint64, dst []byte, m uct.Mem, t uct.
 	}
 	*fs = append(*fs, x)
 	return ucs.InProgress
+}
+
+// FetchNow: see uct.Fetcher. It claims all pieces at once, so that it does not wait for the owner.
+func (f *iface) FetchNow(rxConn uint32, id, n uint64, dst []byte) uct.Status {
+	i := int(rxConn) - 1
+	if i < 0 || i >= len(f.Slots) || f.Slots[i] == nil {
+		return ucs.Canceled
+	}
+	e := f.Slots[i]
+	if e.copies.state == copiesRefused || len(dst) == 0 || uint64(len(dst)) > n || len(dst) > maxRun*pieceSize {
+		return ucs.Unsupported
+	}
+	x := fetch{id: id, n: n, dst: dst, alone: true}
+	if st := x.begin(e); st != ucs.OK {
+		return st
+	}
+	fault.At(fault.Piece)
+	if st := e.readPeer(dst, x.addr, x.src); st != ucs.OK {
+		x.revoke(st)
+		return st
+	}
+	fault.At(fault.PieceCopied)
+	if s := x.entry.load(); s.step() != entryCopying || !s.belongs(id) || !x.entry.change(s, s&^stepMask|entryCopied) {
+		return ucs.Canceled // withdrawn
+	}
+	return ucs.OK
 }
 
 // continueFetches copies a piece from some peers, and reports the fetches that have ended. It returns the number of pieces and reports.
@@ -212,7 +239,7 @@ func (x *fetch) advance(e *ep) (st uct.Status, copied bool) {
 	return ucs.OK, copied
 }
 
-// begin finds the exposure and begins its copy. It returns Unsupported if there is none.
+// begin finds the exposure and begins its copy, with a claim to the first pieces. It returns Unsupported if there is none.
 func (x *fetch) begin(e *ep) uct.Status {
 	if e.Life.Over() {
 		return ucs.Canceled
@@ -252,12 +279,13 @@ func (x *fetch) begin(e *ep) uct.Status {
 		}
 		c.dst, c.want, c.guard, c.dstRegion = addressOfBytes(x.dst), uint64(len(x.dst)), x.guard, x.dstRegion
 	}
-	n := x.run(piecesOf(uint64(len(x.dst))), 0)
+	total := piecesOf(uint64(len(x.dst)))
+	n := x.run(total, 0)
 	if !c.change(s, s&^stepMask|entryCopying+copyState(n)*peersPiece) {
 		return ucs.Unsupported
 	}
 	x.entry, x.own = c, n
-	if several && len(x.dst) > pieceSize && e.f.copies&copiesByBoth != 0 {
+	if several && n < total && e.f.copies&copiesByBoth != 0 {
 		t.active().Store(uint64(i + 1))
 	}
 	return ucs.OK
@@ -265,7 +293,10 @@ func (x *fetch) begin(e *ep) uct.Status {
 
 // run returns the number of adjacent pieces to claim.
 func (x *fetch) run(total uint64, s copyState) uint64 {
-	if x.mapped {
+	switch {
+	case x.alone:
+		return total
+	case x.mapped:
 		return 1
 	}
 	return runOf(total, s.peers(), total-s.pieces())

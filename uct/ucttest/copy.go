@@ -15,6 +15,7 @@ var copyCases = []testCase{
 	{"sizes", copySizes},
 	{"part", copyPart},
 	{"refused", copyRefused},
+	{"now", copyNow},
 	{"withdrawn", copyWithdrawn},
 	{"canceled", copyCanceled},
 	{"several", copySeveral},
@@ -196,6 +197,38 @@ func copyRefused(e *env) {
 	require.Equal(e, ucs.Busy, c.exposer.Withdraw(id))
 	require.Equal(e, ok, c.exposer.Withdraw(id), "the second time")
 	require.NotEqual(e, ok, c.exposer.Expose(c.number(), nil, nil), "no memory")
+}
+
+// copyNow: a fetch that has ended when it returns.
+func copyNow(e *env) {
+	a, b, c := e.pairOfCopies()
+	if a.attr.Fetch.Heap.From == 0 {
+		e.notApplicable("this host permits no copies of all memory")
+	}
+	e.until("the peer is known to fetch at once", c.exposer.FetchesNow, a, b)
+	now := func(id uint64, n int, p []byte) uct.Status { return c.fetcher.FetchNow(c.rxConn, id, uint64(n), p) }
+	for _, n := range []int{1, 8, 1024, 32<<10 - 1, 32 << 10, 32<<10 + 1, 64 << 10, 64<<10 + 1} {
+		for _, src := range e.places(a, n) {
+			copy(src.all, pattern(n, uint64(n)))
+			id, dst := c.expose(src.all, src.mem), bytes.Repeat([]byte{poison}, n+fence)
+			for name, st := range map[string]uct.Status{
+				"another number": now(id+1, n, dst[:n]), "another length": now(id, n+1, dst[:n]), "more": now(id, n, dst[:n+1]), "nothing": now(id, n, nil),
+			} {
+				require.Equal(e, ucs.Unsupported, st, name)
+			}
+			require.Equal(e, bytes.Repeat([]byte{poison}, n+fence), dst)
+			require.Equal(e, ok, now(id, n, dst[:n]), "%d bytes of %s", n, src.name)
+			require.True(e, bytes.Equal(src.all, dst[:n]))
+			require.Equal(e, bytes.Repeat([]byte{poison}, fence), dst[n:])
+			require.Equal(e, ucs.Unsupported, now(id, n, dst[:n]), "it was fetched")
+			require.Equal(e, ucs.Busy, c.exposer.Withdraw(id))
+			id = c.expose(src.all, src.mem)
+			require.Equal(e, ok, c.exposer.Withdraw(id))
+			require.Equal(e, ucs.Unsupported, now(id, n, dst[:n]), "it was withdrawn")
+		}
+	}
+	require.Equal(e, ucs.Canceled, c.fetcher.FetchNow(1<<20, 1, 8, make([]byte, 8)), "another connection")
+	e.settle(a, b)
 }
 
 // copyWithdrawn: a fetch of memory that was withdrawn fails, at whatever moment that was.
