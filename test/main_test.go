@@ -40,6 +40,7 @@ var roles = map[string]func(*parent){
 	"sender":    roleSender,
 	"streamer":  roleStreamer,
 	"side":      roleSide,
+	"sizes":     roleSizes,
 	"survivor":  roleSurvivor,
 
 	"victim":  roleVictim,

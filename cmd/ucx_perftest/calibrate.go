@@ -205,7 +205,11 @@ func (o *options) points(set *config.Set, warnTo io.Writer) (ps []point, err err
 				p.params.Test, p.params.Sizes, p.params.SendHeap, p.params.RecvHeap = test, []int64{n}, m[0], m[1]
 				p.memory = memoryValue(&m[0], &m[1]).String()
 				if !contains(o.given, "iterations") {
-					p.params.Iterations = min(max(128<<20/n, 32), 4000)
+					most := int64(4000)
+					if strings.HasSuffix(test, "_bw") {
+						most = 16000 // they take less time
+					}
+					p.params.Iterations = min(max(128<<20/n, 32), most)
 				}
 				if err := p.params.Check(); err != nil {
 					return nil, usageError{inLine{err}}

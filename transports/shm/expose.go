@@ -207,13 +207,13 @@ func (e *ep) help() int {
 		return 0
 	}
 	c, buf, id := x.own.at(i), x.mine[i].buf, x.mine[i].id
+	if x.exposed > 1 && len(buf) <= aloneInStream { // before the entry is read: the peer is writing it
+		return 0
+	}
 	s := c.load()
 	end, addr, guard := min(c.want, uint64(len(buf))), c.dst, c.guard
 	total := piecesOf(end)
 	left := total - s.owners()
-	if x.exposed > 1 && end <= aloneInStream {
-		return 0
-	}
 	if s.step() != entryCopying || !s.belongs(id) || left <= s.peers() || left > maxPieces {
 		return 0
 	}

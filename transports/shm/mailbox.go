@@ -37,6 +37,8 @@ const (
 type mailbox struct {
 	state mailState
 	used  bool // a message may be in the mailbox
+	// follows: this side has found that the peer does not poll it, and begins again as soon as the peer does.
+	follows bool
 
 	// At the last service.
 	sent, received uint64
@@ -80,7 +82,8 @@ func (f *iface) selectMailbox() (n int) {
 		b.sent, b.received, b.at = e.tx.Head(), e.rx.Consumed(), now
 		taken := b.taken
 		b.taken = 0
-		alternates := received >= mailExchanges && sent-received+1 <= 2
+		// The counts are huge when the connection has moved to another ring pair.
+		alternates := received >= mailExchanges && received < 1<<32 && sent-received+1 <= 2
 		switch {
 		case b.state == mailOn && alternates && taken*2 >= received:
 			b.poor = 0
@@ -92,17 +95,19 @@ func (f *iface) selectMailbox() (n int) {
 		case b.state == mailOn:
 			if b.poor++; b.poor >= mailPatience {
 				f.leaveMailbox()
-				if received > 0 { // not idle: its messages are longer, or do not alternate
+				if b.follows = !e.tx.MailPolled(); b.follows {
+					b.tuner.rested()
+				} else if received > 0 { // not idle: its messages are longer, or do not alternate
 					b.tuner.lost()
 				}
 			}
 		case b.used && e.rx.MailReady():
 			n += f.drainMail(e)
 		case alternates && f.mail.ep == nil:
-			if hold, profits := b.tuner.ring(cycles, received); profits {
+			if hold, profits := b.tuner.ring(cycles, received); profits || b.follows && e.tx.MailPolled() {
 				f.stats.Inc(statMailbox)
 				f.mail = mailPoll{ep: e, hold: hold}
-				b.state, b.used, b.poor = mailOn, true, 0
+				b.state, b.used, b.follows, b.poor = mailOn, true, false, 0
 				e.rx.SetMailPolled(true)
 				f.needPass() // no pass may be saved by polling the ring alone
 			}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
-	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -180,6 +178,8 @@ func TestMailboxBetweenThreads(t *testing.T) {
 			}
 			if i&0xffff == 0xffff {
 				cpu.Yield()
+			}
+			if i&0xfff == 0xfff {
 				if rnd.IntN(8) == 0 {
 					owed++ // both may have waited
 				}
@@ -223,7 +223,7 @@ func TestMailboxBetweenThreads(t *testing.T) {
 	err := side(0)
 	require.NoError(t, errors.Join(err, <-ended))
 	t.Logf("%d messages, %d seen in a mailbox, which was begun to be used %d times", done[0].Load(), mails.Load(), y.f[0].stats.Value(statMailbox))
-	if runtime.GOMAXPROCS(0) > 1 && !race.Enabled {
+	if done[0].Load() > 50_000 { // both had a processor
 		require.Positive(t, y.f[0].stats.Value(statMailbox))
 	}
 }

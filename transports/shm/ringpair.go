@@ -82,14 +82,18 @@ func (p *pair) attach(mem []byte, maker bool) (err error) {
 	return err
 }
 
-// makePair creates a ring pair and allocates all its pages.
+// makePair creates a ring pair and allocates all its pages. On a machine with several NUMA nodes the peer allocates them,
+// in mapPair.
 func makePair(l ring.Layout) (*pair, error) {
 	seg, err := shmem.Create("goucx-pair", 2*ringStride(l))
 	if err != nil {
 		return nil, err
 	}
 	p := &pair{layout: l, seg: seg}
-	if err := errors.Join(seg.Populate(), p.attach(seg.Bytes(), true)); err != nil {
+	if mem := seg.Bytes(); !machineNodes().place(mem, ringStride(l), 2*ringStride(l)) {
+		err = seg.Populate()
+	}
+	if err := errors.Join(err, p.attach(seg.Bytes(), true)); err != nil {
 		return nil, errors.Join(err, seg.Close())
 	}
 	return p, nil
@@ -105,7 +109,10 @@ func mapPair(id machine.PairID, fd int, l ring.Layout) (*pair, error) {
 		return nil, err
 	}
 	p := &pair{id: id, layout: l, seg: seg}
-	if err = errors.Join(p.attach(seg.Bytes(), false), seg.CloseFD()); err != nil {
+	if machineNodes().place(seg.Bytes(), 0, ringStride(l)) {
+		err = seg.Populate()
+	}
+	if err = errors.Join(err, p.attach(seg.Bytes(), false), seg.CloseFD()); err != nil {
 		_ = seg.Close()
 		return nil, err
 	}
