@@ -16,11 +16,11 @@ import (
 // The cases of order hold a pair to docs/ordering.md, and to nothing else, over
 // random operations. They differ in their settings.
 var orderCases = []Case{
-	{"121 order of random operations", orderUnder(settings{rndv: 64 << 10})},
+	{"121 order of random operations", orderUnder(settings{rndv: defaultRndv})},
 	{"121 order with small queues and segments", orderUnder(settings{env: smallQueues, rndv: 2 << 10})},
 	{"121 order where everything is announced", orderUnder(settings{env: []string{"UCX_RNDV_THRESH=0"}, seldom: true})},
 	{"121 order where nothing is announced", orderUnder(settings{env: []string{"UCX_RNDV_THRESH=inf"}, rndv: math.MaxInt, seldom: true})},
-	{"121 order above the receiver's budget", orderUnder(settings{env: []string{"UCX_UNEXPECTED_BUDGET=16k"}, rndv: 64 << 10, throttled: true, seldom: true})},
+	{"121 order above the receiver's budget", orderUnder(settings{env: []string{"UCX_UNEXPECTED_BUDGET=16k"}, rndv: defaultRndv, throttled: true, seldom: true})},
 	{"121 order with few credits", orderUnder(settings{env: slices.Concat(smallQueues, []string{"UCX_RNDV_OUTSTANDING=2"}), rndv: 2 << 10, seldom: true})},
 	{"121 order of connections that sleep", orderUnder(settings{env: slices.Concat(smallQueues, []string{"UCX_MAX_LIVE_CONNECTIONS=1"}), rndv: 2 << 10, seldom: true})},
 }
@@ -33,6 +33,13 @@ var smallQueues = []string{
 	"UCX_RC_SEG_SIZE=512", "UCX_RC_TX_QUEUE_LEN=16", "UCX_RC_TX_BUFS=16", "UCX_RC_RX_QUEUE_LEN=32",
 	"UCX_SOFT_MTU=512", "UCX_UD_TX_QUEUE_LEN=32", "UCX_UD_RX_QUEUE_LEN=64", "UCX_UD_MAX_WINDOW=4",
 }
+
+const (
+	// defaultRndv is what UCX_RNDV_THRESH=auto means where peers do not fetch messages.
+	defaultRndv = 64 << 10
+	// fetchThresh is the default of UCX_SHM_FETCH_THRESH: longer tag messages are announced over shm.
+	fetchThresh = 6 << 10
+)
 
 // settings are those of a case.
 type settings struct {

@@ -88,7 +88,7 @@ func (o *order) send(loose bool) {
 	o.tags.number++
 	data := make([]byte, m.n)
 	scribble(data, m.v)
-	m.along = m.n <= o.rndv
+	m.along = m.n <= o.rndv && (o.rndv != defaultRndv || m.n <= fetchThresh)
 	name := "tag send"
 	switch f := o.r.IntN(8); {
 	case f == 0:
