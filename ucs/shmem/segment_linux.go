@@ -100,11 +100,9 @@ func checkSegment(fd, size int) error {
 	if st.Size != int64(size) {
 		return fmt.Errorf("%w: file has %d bytes", ErrSize, st.Size)
 	}
+	// An access that finds no free huge page is a SIGBUS. Where seccomp forbids the call, the peer is believed.
 	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return err
-	}
-	if fs.Type == unix.HUGETLBFS_MAGIC { // an access that finds no free huge page is a SIGBUS
+	if err := unix.Fstatfs(fd, &fs); err == nil && fs.Type == unix.HUGETLBFS_MAGIC {
 		return fmt.Errorf("%w: it has huge pages of a pool", ErrBacking)
 	}
 	return nil
