@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -83,8 +84,13 @@ func (o *options) checkCalibrate() error {
 		given bool
 		name  string
 	}{
-		{o.host != "", "a server's host name"}, {o.loopback, "-l"}, {len(o.batch) > 0, "-b"}, {o.plot != "", "--plot"},
-		{o.pcap != "", "--pcap"}, {o.style.JSON, "--json"}, {o.style.Percentiles, "--percentiles"},
+		{o.host != "", "a server's host name"},
+		{o.loopback, "-l"},
+		{len(o.batch) > 0, "-b"},
+		{o.plot != "", "--plot"},
+		{o.pcap != "", "--pcap"},
+		{o.style.JSON, "--json"},
+		{o.style.Percentiles, "--percentiles"},
 	} {
 		if c.given {
 			return usagef("--calibrate %s does not take %s: it starts both of its processes, and its results are a table, or -v", o.calibrate, c.name)
@@ -234,9 +240,7 @@ func (o *options) points(set *config.Set, warnTo io.Writer) (ps []point, err err
 // withThresh returns the settings under which a message of n bytes is announced too.
 func withThresh(settings map[string]string, n int64) map[string]string {
 	s := map[string]string{"rndv_thresh": strconv.FormatInt(n-1, 10)}
-	for k, v := range settings {
-		s[k] = v
-	}
+	maps.Copy(s, settings)
 	return s
 }
 
@@ -298,9 +302,7 @@ func (s *session) measureWay(conn *rte.Conn, set *config.Set, p *point, i int) (
 // calibrateSettings returns the settings of a run.
 func calibrateSettings(own map[string]string) map[string]string {
 	s := map[string]string{"tls": "shm"}
-	for k, v := range own {
-		s[k] = v
-	}
+	maps.Copy(s, own)
 	return s
 }
 

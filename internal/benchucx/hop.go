@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -96,14 +95,14 @@ func hops(ping, pong *atomic.Uint64) float64 {
 	var blocks [hopBlocks]float64
 	n := uint64(0)
 	for i := range blocks {
-		start := time.Now()
+		start := ucs.Now()
 		for range hopRounds {
 			n++
 			ping.Store(n)
 			for pong.Load() != n {
 			}
 		}
-		blocks[i] = float64(time.Since(start).Nanoseconds()) / (2 * hopRounds)
+		blocks[i] = float64(ucs.Now().Sub(start).Nanoseconds()) / (2 * hopRounds)
 	}
 	return median(blocks[:])
 }

@@ -151,7 +151,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	if shmem.RegisterGlobal() != nil {
 		f.fenceFlag = flagFence
 	}
-	fetch := uct.FetchAttr{}
+	var fetch uct.FetchAttr
 	f.copies, fetch = copiesOf(set)
 	if f.copies != 0 {
 		f.features |= featureCopies

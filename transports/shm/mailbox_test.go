@@ -205,7 +205,7 @@ func TestMailboxBetweenThreads(t *testing.T) {
 				}
 				if s := e.AMShort(1, sent+1, buf[:l]); s != ucs.OK {
 					if s != ucs.NoResource {
-						return fmt.Errorf("side %d: %v", k, s.Err())
+						return fmt.Errorf("side %d: %w", k, s.Err())
 					}
 					owed++
 					break

@@ -6,6 +6,7 @@ package mapped
 // supports. Ordering comes from RMA.Barrier, not from these functions.
 
 func (rec *record) load8(addr uint64) uint64 { return *rec.word64(addr) }
+
 func (rec *record) store8(addr uint64, v uint64) {
 	*(*uint64)(pointer(addr + rec.delta)) = v
 }
