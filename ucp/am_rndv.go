@@ -81,7 +81,9 @@ func (rx *rxConn) fetchNow(word, id, n uint64, header []byte) bool {
 	case ucs.OK:
 		rx.reply(control{id: wire.ReadDone, hdr: id})
 		kept = w.dispatch(rx, word, b, amStorage{kind: storagePool, chunk: chunk})
-	case ucs.Unsupported, ucs.Canceled: // after Canceled a Cancel arrives, or the failure of the connection is reported
+	case ucs.PeerFailed: // what the peer had sent later is not delivered: this message would be missing before it
+		rx.ignore()
+	case ucs.Unsupported, ucs.Canceled: // after Canceled a Cancel arrives
 	default:
 		rx.reject(id, ucs.Rejected, "copy from the sender's memory: "+st.Err().Error())
 	}

@@ -229,13 +229,20 @@ func (rx *rxConn) saveReason(i uint32, reason error) {
 	w.slab.saveErr(i, e)
 }
 
+// ignore has no further message of the rx connection delivered.
+func (rx *rxConn) ignore() {
+	if !rx.failed {
+		rx.failed = true
+		rx.iface.rxChecks++
+	}
+}
+
 // protocolError fails an rx connection whose peer violated the protocol, and all lanes to that
 // peer. Connections to other peers are not affected.
 func (wi *workerIface) protocolError(rx *rxConn) {
 	w := wi.t
 	w.count.Inc(cntProtocolError)
-	rx.failed = true
-	wi.rxChecks++
+	rx.ignore()
 	rx.failRxConn(errProtocol)
 	if rx.peer == 0 {
 		return

@@ -41,6 +41,7 @@ type Fetcher interface {
 	Fetch(rxConn uint32, id, n uint64, dst []byte, m Mem, t Token) Status
 	// FetchNow is a Fetch that has ended when it returns, without an Event: for memory of some 10 KB, which this
 	// process copies by itself. It returns neither InProgress nor BufferExposed, and does not wait for the peer.
+	// PeerFailed: the connection has ended. Canceled: the exposure was withdrawn.
 	FetchNow(rxConn uint32, id, n uint64, dst []byte) Status
 	// CancelFetch ends the fetch with token t. OK: it has ended, without an Event, and the library does not
 	// own its buffer any more. Busy: the peer may write to the buffer for some time. The Event follows, within

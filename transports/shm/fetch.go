@@ -80,12 +80,18 @@ func (f *iface) FetchNow(rxConn uint32, id, n uint64, dst []byte) uct.Status {
 		return ucs.Unsupported
 	}
 	x := fetch{id: id, n: n, dst: dst, alone: true}
-	if st := x.begin(e); st != ucs.OK {
-		return st
+	st := x.begin(e)
+	if st == ucs.OK {
+		fault.At(fault.Piece)
+		if st = e.readPeer(dst, x.addr, x.src); st != ucs.OK {
+			x.revoke(st)
+		}
 	}
-	fault.At(fault.Piece)
-	if st := e.readPeer(dst, x.addr, x.src); st != ucs.OK {
-		x.revoke(st)
+	switch st {
+	case ucs.OK:
+	case ucs.Canceled: // the connection is over, or the peer's process
+		return ucs.PeerFailed
+	default:
 		return st
 	}
 	fault.At(fault.PieceCopied)
