@@ -34,7 +34,7 @@ func streamNumber(p []byte, sender uint32, n uint64) {
 }
 
 // roleStreamer sends messages of one length to a receiver as fast as it can, with at most sendWindow under way, until it
-// is told to stop. It says how many there were.
+// receives a line. It then prints the number of messages.
 func roleStreamer(p *parent) {
 	n := must(newNode(ucp.ThreadSingle, patience))
 	var id uint32

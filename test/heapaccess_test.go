@@ -17,10 +17,10 @@ import (
 	"github.com/goucx/goucx/ucp"
 )
 
-// roleLender registers two pieces of its own memory, and says its address and their keys. Lines:
+// roleLender registers two pieces of its own memory, and prints its address and their keys. Lines:
 //
-//	heard: "unmap"; said: "unmapped", the first
-//	heard: "close"; said: "closed", the second, and the error
+//	received: "unmap"; sent: "unmapped", after the first was unmapped
+//	received: "close"; sent: "closed", after the second was closed, and the error
 func roleLender(p *parent) {
 	v := must(newNode(ucp.ThreadMulti, patience))
 	var all [2][]byte

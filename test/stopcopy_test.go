@@ -44,8 +44,8 @@ var stopCopyRows = []stopCopyRow{
 	{fault.Piece, "mapped", "mapped", "close", ucp.ErrClosed, 0},
 }
 
-// TestStoppedCopy: who waits for a peer that is stopped inside of the copy of a message can end its request, soon. What
-// the peer still writes when it goes on is at most the piece that it had claimed, and nothing without a mapping.
+// TestStoppedCopy: a request whose peer is stopped inside of the copy of a message can be ended soon. After SIGCONT the
+// peer writes at most the piece that it had claimed, and nothing without a mapping.
 func TestStoppedCopy(t *testing.T) {
 	withinHost(t)
 	faulty.Do(buildFaulty)
@@ -149,12 +149,12 @@ const copyPiece = 32 << 10 // what a side claims at a time
 
 // roleCopier exchanges long messages until one does not succeed. Its lines:
 //
-//	heard: "send" or "receive", a kind of memory, "cancel", "close" or "unmap"; said: own address; heard: the peer's address
-//	heard: "end it"; said: "ended", after how long, and the errors
-//	heard, with "unmap": "end it"; said: "unmapped", and when the request has ended, "ended", and the error
-//	said, if the peer did that: "went on:" with the error
-//	heard: "compare"; said: "changed", and how many pieces of the buffer have changed since the request ended
-//	heard: "again"; said: "did more", after some more messages
+//	received: "send" or "receive", a kind of memory, "cancel", "close" or "unmap"; sent: own address; received: the peer's address
+//	received: "end it"; sent: "ended", after how long, and the errors
+//	received, with "unmap": "end it"; sent: "unmapped", and when the request has ended, "ended", and the error
+//	sent, if the peer did that: "went on:" with the error
+//	received: "compare"; sent: "changed", and how many pieces of the buffer have changed since the request ended
+//	received: "again"; sent: "did more", after some more messages
 func roleCopier(p *parent) {
 	var what, memory, how string
 	check(scanLine(p.hear(), &what, &memory, &how))
@@ -265,7 +265,7 @@ func (c *copier) hears(line string, progress bool) {
 	}
 }
 
-// message exchanges a message. It returns true if it is told to end it.
+// message exchanges a message. It returns true if the line "end it" was received.
 func (c *copier) message() (end bool, err error) {
 	done := func() bool { return c.recv.Done() }
 	if c.sends {

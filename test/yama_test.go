@@ -21,7 +21,7 @@ const yamaDenial = "yama "
 // exitNotPermitted is the exit code of a binary that may not make up Yama's setting.
 const exitNotPermitted = 77
 
-// makeUpYama mounts a /proc/sys/kernel with Yama's setting, in a mount namespace of this process, and gives up
+// makeUpYama mounts a /proc/sys/kernel with Yama's setting, in a mount namespace of this process, and drops
 // CAP_SYS_PTRACE at the next execve.
 func makeUpYama(scope string) {
 	const kernel = "/proc/sys/kernel"

@@ -49,7 +49,7 @@ const (
 )
 
 // measureHop returns the median time of a hop between two cores in nanoseconds: one stores a number
-// to its cache line, and the other answers in its own. It takes a few milliseconds.
+// to its cache line, and the other replies in a line of its own. It takes a few milliseconds.
 func measureHop(client, server int) (float64, error) {
 	var ping, pong struct {
 		_ ucs.Pad
