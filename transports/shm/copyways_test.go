@@ -61,26 +61,6 @@ func TestCopyWays(t *testing.T) {
 	}
 }
 
-// TestOneCopiesInStream: of a stream of short messages the owner copies none; of a single one, or of longer ones, it does.
-func TestOneCopiesInStream(t *testing.T) {
-	for _, c := range []struct {
-		n, exposed int
-		helps      bool
-	}{
-		{aloneInStream, 1, true}, {aloneInStream, 2, false}, {2 * pieceSize, 2, false}, {aloneInStream + 1, 2, true}, {2 * pieceSize, 1, true},
-	} {
-		x := newFetcher(t)
-		for k := range c.exposed {
-			require.Equal(t, ucs.OK, x.ab.Expose(id(k+1), text(c.n), nil))
-		}
-		require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(1), uint64(c.n), make([]byte, c.n), nil, 1))
-		until(t, func() bool { return x.ba.copies.fetches[0].entry != nil }, x.b)
-		require.Equal(t, c.helps, x.a.help() == 1, "%+v", c)
-		until(t, func() bool { return len(x.ended) > 0 }, x.b)
-		require.Equal(t, []uct.Event{{Token: 1, Status: ucs.OK}}, x.ended)
-	}
-}
-
 // TestCopyWaysOfTwo: each side copies only as it may.
 func TestCopyWaysOfTwo(t *testing.T) {
 	const all = copiesByMapping | copiesByRead | copiesByWrite | copiesByBoth

@@ -334,6 +334,27 @@ func TestFetchOwnerIsSlow(t *testing.T) {
 	}
 }
 
+// TestFetchesInTurn: while the owner copies the last piece of a message, the next fetch does not begin, for some passes.
+func TestFetchesInTurn(t *testing.T) {
+	x := newFetcher(t)
+	c, _, _ := x.stuck(1)
+	src, dst := text(pieceSize), make([]byte, pieceSize)
+	require.Equal(t, ucs.OK, x.ab.Expose(id(2), src, nil))
+	require.Equal(t, ucs.InProgress, x.b.Fetch(x.ba.Source, id(2), uint64(len(src)), dst, nil, 2))
+	for range ownerPasses / 2 {
+		x.b.continueFetches()
+	}
+	require.Empty(t, x.ended)
+	require.Nil(t, x.ba.copies.fetches[1].entry)
+	for range ownerPasses {
+		x.b.continueFetches()
+	}
+	require.Equal(t, []uct.Event{{Token: 2}}, x.ended, "a slow owner does not hold up the others")
+	c.done.Add(1)
+	until(t, func() bool { return len(x.ended) == 2 }, x.b)
+	require.True(t, bytes.Equal(src, dst))
+}
+
 // TestFetchOwnerFails: where the owner cannot copy its piece, the fetch fails.
 func TestFetchOwnerFails(t *testing.T) {
 	x := newFetcher(t)
