@@ -27,7 +27,8 @@ type ep struct {
 	neededRoom  int // bytes that the last refused message needs
 	resID       uct.AMID
 	resHdr      uint64
-	resLen      int // bytes of the open reservation; -1: none
+	resLen      int    // bytes of the open reservation; -1: none
+	answered    uint64 // messages received before the last one in the bulk area was sent
 	doorbellTag uint64
 	txPair      machine.PairID // ring pair of tx
 

@@ -30,6 +30,20 @@ func TestCyclesGoOnAtTheirRate(t *testing.T) {
 	assert.InEpsilon(t, t1.Sub(t0).Seconds(), float64(c1-c0)/rate, 0.01)
 }
 
+// TestHints: hints change nothing, whatever they are given.
+func TestHints(t *testing.T) {
+	b := make([]byte, 1000)
+	for i := range b {
+		b[i] = byte(i)
+	}
+	want := slices.Clone(b)
+	for _, p := range [][]byte{b, b[1:2], b[63:129], b[:0], nil} {
+		Prefetch(p)
+		Demote(p)
+	}
+	assert.Equal(t, want, b)
+}
+
 func TestParseList(t *testing.T) {
 	for text, want := range map[string][]int{
 		"":             nil,

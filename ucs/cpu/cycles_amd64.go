@@ -10,6 +10,9 @@ func Cycles() uint64
 //go:noescape
 func prefetch(p uintptr, lines int)
 
+//go:noescape
+func demote(p uintptr, lines int)
+
 // Pause marks a spin loop for the processor. It saves power and leaves more resources to the
 // core's other hardware thread. It takes about 15 ns.
 //

@@ -25,3 +25,16 @@ loop:
 	JMP  loop
 done:
 	RET
+
+// func demote(p uintptr, lines int)
+TEXT ·demote(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ lines+8(FP), CX
+loop:
+	DECQ CX
+	JLT  done
+	BYTE $0x0F; BYTE $0x1C; BYTE $0x00 // CLDEMOTE (AX), which the assembler does not have
+	ADDQ $64, AX
+	JMP  loop
+done:
+	RET

@@ -12,3 +12,6 @@ func Pause() {}
 
 // prefetch does nothing.
 func prefetch(uintptr, int) {}
+
+// demote does nothing.
+func demote(uintptr, int) {}

@@ -42,7 +42,7 @@ func TestWritersHaveLinesOfTheirOwn(t *testing.T) {
 		at, ok := p.Reserve(n)
 		require.True(t, ok)
 		require.True(t, aligned(at), "a message of %d bytes", n)
-		p.Commit(1, 0, n)
+		p.Commit(1, 0, n, false)
 	}
 }
 

@@ -1,6 +1,10 @@
 package ring
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs/cpu"
+)
 
 // First returns a cell's first word: sequence number, message id and inline length.
 func First(seq uint64, id uint8, n int) uint64 {
@@ -166,13 +170,18 @@ func (p *Producer) Fits(n int) bool {
 	return p.Room() && (n <= InlineMax || ok)
 }
 
-// Commit publishes the first n bytes of the reservation as a message with this id.
-func (p *Producer) Commit(id uint8, header uint64, n int) {
+// Commit publishes the first n bytes of the reservation as a message with this id. With demote, it moves their lines to
+// the cache that cores share (cpu.Demote): a consumer that waits for the message reads it sooner so. In a stream of
+// messages that costs more than it gains, because the producer has to fetch the lines for a later message.
+func (p *Producer) Commit(id uint8, header uint64, n int, demote bool) {
 	need := lines(n)
 	advance := p.resGap + need
 	c := p.Cell()
 	c.SetHeader(header)
 	c.setBulk(p.resPos, uint64(n), advance)
+	if demote { // after the first stores to the cell, whose line takes longest
+		cpu.Demote(p.bulk[p.resPos : p.resPos+need])
+	}
 	c.Publish(First(p.head, id, 0) | flagBulk)
 	p.head++
 	p.bulkHead += advance

@@ -45,7 +45,7 @@ func send(p *Producer, id uint8, hdr uint64, b []byte) bool {
 		}
 	}
 	copy(r, b)
-	p.Commit(id, hdr, len(b))
+	p.Commit(id, hdr, len(b), len(b)%2 == 0)
 	return true
 }
 
@@ -263,7 +263,7 @@ func TestFitsAgreesWithReserve(t *testing.T) {
 		for p.Fits(n) {
 			_, ok := p.Reserve(n)
 			require.True(t, ok)
-			p.Commit(0, 0, n)
+			p.Commit(0, 0, n, false)
 		}
 		_, ok := p.Reserve(n)
 		require.False(t, ok)
@@ -278,7 +278,7 @@ func TestCommitOfLess(t *testing.T) {
 		require.True(t, ok)
 		require.Len(t, b, 1000)
 		b[0] = byte(i)
-		p.Commit(3, 7, 1+i%64)
+		p.Commit(3, 7, 1+i%64, false)
 		var m Message
 		more, ok := c.Next(&m)
 		require.True(t, more && ok)
