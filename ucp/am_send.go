@@ -101,17 +101,12 @@ func (w *thread) savedHeader(i uint32) []byte {
 // sendWhole sends an active message in one piece.
 func (w *thread) sendWhole(l *lane, word uint64, header, data []byte) ucs.Status {
 	n := len(header) + len(data)
-	if n <= min(maxJoined, l.ifaceMaxShort) {
-		b := w.scratch[:n]
-		copy(b[copy(b, header):], data)
-		return l.ep.AMShort(wire.User, word, b)
+	b, st := l.reserve(w, wire.User, word, n)
+	if st != ucs.OK {
+		return st
 	}
-	b, st := l.ep.ReserveAM(wire.User, word, n)
-	if st == ucs.OK {
-		copy(b[copy(b, header):], data)
-		l.ep.CommitAM(n)
-	}
-	return st
+	copy(b[copy(b, header):], data)
+	return l.commit(wire.User, word, b)
 }
 
 // resumeAMSend sends a message in one piece, in fragments as far as there are

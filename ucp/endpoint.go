@@ -335,7 +335,7 @@ func (e Endpoint) Protocols(k *RemoteKey) (ranges []ProtocolRange) {
 		upTo(heap, "egr/multi")
 		upTo(math.MaxUint64, "rndv")
 		begin("tag_send_sync", i)
-		upTo(min(max(min(short, uint64(len(w.scratch))), wire.SyncHeaderLen)-wire.SyncHeaderLen, eager), "egr/short")
+		upTo(min(max(min(short, scratchSize), wire.SyncHeaderLen)-wire.SyncHeaderLen, eager), "egr/short")
 		upTo(min(bcopy-wire.SyncHeaderLen, eager), "egr/bcopy")
 		upTo(math.MaxUint64, "rndv")
 	}

@@ -136,6 +136,11 @@ func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc, n int) (kept uint6
 				s.State = request.StateDone
 			}
 		case d.ID != wire.User:
+			// What the next message's fetch needs is on its way while this message is handled.
+			if next := n + 1; next < len(ds) && ds[next].ID == wire.RTS && ds[next].Len == wire.RTSLen && wi.fetcher != nil {
+				id, _ := wire.ParseRTS(mem[ds[next].Off:][:wire.RTSLen])
+				wi.fetcher.Expect(ds[next].RxConn, id)
+			}
 			wi.handleOther(d, data)
 		default:
 			h := w.am.fast[uint8(d.Header)]

@@ -264,6 +264,10 @@ func (wi *workerIface) handleReadDone(rx *rxConn, id uint64, data []byte) {
 		wi.protocolError(rx)
 		return
 	}
+	if ep := wi.t.slab.exposer(i); ep != nil {
+		ep.Fetched(wi.t.slab.ID(i))
+		wi.t.slab.opMems[i].exposer = nil
+	}
 	lane := wi.t.slab.Slots[i].Lane
 	wi.t.end(i, ucs.OK)
 	wi.t.closeIfDrained(lane)

@@ -9,6 +9,7 @@ import (
 	"github.com/goucx/goucx/ucp/internal/request"
 	"github.com/goucx/goucx/ucp/internal/wire"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 )
 
 // Rendezvous: the sender keeps a long message until the receiver requests it.
@@ -35,6 +36,27 @@ func (l *lane) usesRndv(s *sendOp) bool {
 	}
 }
 
+// scratchSize is the length of thread.scratch. A transport's short messages are rarely longer.
+const scratchSize = 64
+
+// reserve returns n bytes for a message that commit sends: the thread's scratch if they fit into a short message, and a
+// reservation otherwise.
+func (l *lane) reserve(w *thread, id uct.AMID, hdr uint64, n int) ([]byte, ucs.Status) {
+	if n <= min(l.ifaceMaxShort, scratchSize) {
+		return w.scratch[:n], ucs.OK
+	}
+	return l.ep.ReserveAM(id, hdr, n)
+}
+
+// commit sends b, which reserve returned.
+func (l *lane) commit(id uct.AMID, hdr uint64, b []byte) ucs.Status {
+	if len(b) <= min(l.ifaceMaxShort, scratchSize) {
+		return l.ep.AMShort(id, hdr, b)
+	}
+	l.ep.CommitAM(len(b))
+	return ucs.OK
+}
+
 // sendRTS sends the RTS of the send in slot i.
 func (w *thread) sendRTS(i uint32, l *lane) ucs.Status {
 	if !w.checkCredit(w.slab.Slots[i].Lane) {
@@ -52,14 +74,15 @@ func (w *thread) sendRTS(i uint32, l *lane) ucs.Status {
 			hdr |= wire.WordPrefetch
 		}
 	}
-	n := wire.RTSLen + len(header)
-	b, st := l.ep.ReserveAM(id, hdr, n) // not a control message: it keeps its order among the messages
+	b, st := l.reserve(w, id, hdr, wire.RTSLen+len(header)) // not a control message: it keeps its order among the messages
 	if st != ucs.OK {
 		return st
 	}
 	wire.PutRTS(b, w.slab.ID(i), s.length)
 	copy(b[wire.RTSLen:], header)
-	l.ep.CommitAM(n)
+	if st := l.commit(id, hdr, b); st != ucs.OK {
+		return st
+	}
 	w.count.Inc(cntRndvSent)
 	w.awaitAck(i, phaseRTS)
 	return ucs.InProgress
@@ -71,21 +94,14 @@ func (w *thread) sendSync(i uint32, l *lane) ucs.Status {
 		return ucs.NoResource
 	}
 	s := request.As[sendOp](&w.slab.Slots[i])
-	id, n := w.slab.ID(i), wire.SyncHeaderLen+int(s.length)
-	if n <= min(l.ifaceMaxShort, len(w.scratch)) {
-		binary.LittleEndian.PutUint64(w.scratch[:], id)
-		w.slab.fill(w.scratch[wire.SyncHeaderLen:n], i)
-		if st := l.ep.AMShort(wire.Sync, s.hdr, w.scratch[:n]); st != ucs.OK {
-			return st
-		}
-	} else {
-		b, st := l.ep.ReserveAM(wire.Sync, s.hdr, n)
-		if st != ucs.OK {
-			return st
-		}
-		binary.LittleEndian.PutUint64(b, id)
-		w.slab.fill(b[wire.SyncHeaderLen:], i)
-		l.ep.CommitAM(n)
+	b, st := l.reserve(w, wire.Sync, s.hdr, wire.SyncHeaderLen+int(s.length))
+	if st != ucs.OK {
+		return st
+	}
+	binary.LittleEndian.PutUint64(b, w.slab.ID(i))
+	w.slab.fill(b[wire.SyncHeaderLen:], i)
+	if st := l.commit(wire.Sync, s.hdr, b); st != ucs.OK {
+		return st
 	}
 	w.awaitAck(i, phaseMatch)
 	return ucs.InProgress

@@ -43,9 +43,9 @@ type thread struct {
 
 	rndvThresh rndvThresh
 	zcopyFrom  zcopyFrom
-	maxCredits uint32    // send credits of each lane
-	scratch    [64]byte  // a short message that is being sent
-	pool       pool.Pool // memory of unexpected messages and of inline copies
+	maxCredits uint32            // send credits of each lane
+	scratch    [scratchSize]byte // a short message that is being sent
+	pool       pool.Pool         // memory of unexpected messages and of inline copies
 
 	ctx     *Context
 	id      uct.UUID

@@ -5,8 +5,7 @@ package uct
 //
 // The owner of the memory exposes it under a number of its choice, and sends the number to the peer on the
 // same connection. The peer passes the number to Fetcher.Fetch. The memory stays the owner's until the
-// exposure ends: by a Fetch of the peer that has completed, which the peer reports to the owner, or by
-// Withdraw.
+// exposure ends: by Fetched, after the peer has reported that its Fetch has completed, or by Withdraw.
 type Exposer interface {
 	// Expose exposes buf as number id, which must differ from those of the endpoint's other exposures and
 	// is not reused soon. m is the registration that covers buf; nil: none. The caller keeps buf reachable
@@ -22,6 +21,8 @@ type Exposer interface {
 	// completed. Either way the peer does not access the memory for a later Fetch. A copy that is under
 	// way may still read it, and its Fetch fails. Another id is ignored.
 	Withdraw(id uint64) Status
+	// Fetched ends exposure id, of which the peer has reported a completed Fetch. Another id is ignored.
+	Fetched(id uint64)
 }
 
 // Fetcher is an Iface whose peers' endpoints are Exposers.
@@ -39,6 +40,8 @@ type Fetcher interface {
 	//   - RemoteAccess: the memory, or dst, is not accessible any more. The contents of dst are undefined.
 	//   - BufferExposed: the fetch was canceled or has failed, and the peer, which is stopped, may still write to dst.
 	Fetch(rxConn uint32, id, n uint64, dst []byte, m Mem, t Token) Status
+	// Expect is a hint that a Fetch of exposure id follows within some 100 ns. Any arguments are permitted.
+	Expect(rxConn uint32, id uint64)
 	// FetchNow is a Fetch that has ended when it returns, without an Event: for memory of some 10 KB, which this
 	// process copies by itself. It returns neither InProgress nor BufferExposed, and does not wait for the peer.
 	// PeerFailed: the connection has ended. Canceled: the exposure was withdrawn.

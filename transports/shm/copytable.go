@@ -23,7 +23,7 @@ import (
 // is used again has the same lines in the same core's cache.
 //
 //	          Expose               Fetch                 last piece
-//	entryFree ------> entryExposed -----> entryCopying --------------> entryCopied
+//	entryFree ------> entryExposed -----> entryCopying --------------> entryCopied --> Fetched, Expose: entryExposed
 //	                       |                   |                            |
 //	                       +---- Withdraw -----+------- Withdraw -----------+--> entryFree
 //	                                           +------- CancelFetch ------------> entryFree

@@ -12,6 +12,7 @@ import (
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/mapped"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/ucs/shmem"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup/machine"
@@ -77,7 +78,7 @@ func (e *ep) Expose(id uint64, buf []byte, m uct.Mem) uct.Status {
 	c := x.own.at(i)
 	c.id, c.addr, c.length, c.src = id, addressOfBytes(buf), uint64(len(buf)), e.share(m)
 	x.mine[i] = exposure{buf, id}
-	c.state.Store(uint64(generation(id) | entryExposed))
+	cpu.StoreRelease(&c.state, uint64(generation(id)|entryExposed))
 	if x.exposed++; x.exposed == 1 && e.f.copies&copiesByBoth != 0 {
 		e.f.exposing = append(e.f.exposing, e)
 		e.f.needPass()
@@ -96,22 +97,35 @@ func (e *ep) FetchesNow() bool {
 
 // Withdraw: see uct.Exposer.
 func (e *ep) Withdraw(id uint64) uct.Status {
+	if c := e.forget(id); c != nil {
+		if s := copyState(c.state.Swap(uint64(entryFree))); s.belongs(id) && s.step() == entryCopied {
+			return ucs.Busy
+		}
+	}
+	return ucs.OK
+}
+
+// Fetched: see uct.Exposer. The entry is written when it is used again: the peer, which wrote to it last, has its line.
+func (e *ep) Fetched(id uint64) { e.forget(id) }
+
+// forget ends this side's part of exposure id. It returns the entry, nil if there is none.
+func (e *ep) forget(id uint64) *copyEntry {
 	x := &e.copies
+	if x.own.seg == nil {
+		return nil
+	}
 	for k := range entryProbes {
 		i := index(id, k)
-		if x.own.seg == nil || x.mine[i].buf == nil || x.mine[i].id != id {
+		if x.mine[i].buf == nil || x.mine[i].id != id {
 			continue
 		}
 		x.mine[i] = exposure{}
 		if x.exposed--; x.exposed == 0 {
 			e.f.exposing = without(e.f.exposing, e)
 		}
-		if s := copyState(x.own.at(i).state.Swap(uint64(entryFree))); s.belongs(id) && s.step() == entryCopied {
-			return ucs.Busy
-		}
-		break
+		return x.own.at(i)
 	}
-	return ucs.OK
+	return nil
 }
 
 // without removes e from list, keeping the order.

@@ -69,6 +69,15 @@ func (f *iface) Fetch(rxConn uint32, id, n uint64, dst []byte, m uct.Mem, t uct.
 	return ucs.InProgress
 }
 
+// Expect: see uct.Fetcher. The line of the entry is in the cache of the owner, which has written it: it takes as long as the
+// whole rest of a short fetch.
+func (f *iface) Expect(rxConn uint32, id uint64) {
+	i := int(rxConn) - 1
+	if i >= 0 && i < len(f.Slots) && f.Slots[i] != nil && f.Slots[i].copies.peer.seg != nil {
+		cpu.Prefetch(f.Slots[i].copies.peer.seg.Bytes()[entriesOffset+entrySize*index(id, 0):][:64])
+	}
+}
+
 // FetchNow: see uct.Fetcher. It claims all pieces at once, so that it does not wait for the owner.
 func (f *iface) FetchNow(rxConn uint32, id, n uint64, dst []byte) uct.Status {
 	i := int(rxConn) - 1

@@ -146,7 +146,7 @@ func copySizes(e *env) {
 					e.Fatalf("%s to %s: this process may not read its own memory", src.name, dst.name)
 				}
 				require.Equal(e, ok, st, "%d bytes, %s to %s", n, src.name, dst.name)
-				require.Equal(e, ucs.Busy, c.exposer.Withdraw(id), "it was fetched")
+				c.exposer.Fetched(id)
 				require.True(e, holds(dst.all[fence:][:n], seed), "%d bytes, %s to %s", n, src.name, dst.name)
 				require.Equal(e, bytes.Repeat([]byte{poison}, fence), dst.all[:fence])
 				require.Equal(e, bytes.Repeat([]byte{poison}, fence), dst.all[fence+n:][:fence])
@@ -186,6 +186,10 @@ func copyRefused(e *env) {
 	} {
 		require.Equal(e, ucs.Unsupported, c.fetched(f()), name)
 	}
+	c.fetcher.Expect(c.rxConn, id+1) // a hint may be wrong
+	c.fetcher.Expect(1<<20, id)
+	c.fetcher.Expect(c.rxConn, id)
+	c.exposer.Fetched(id + 1) // is ignored
 	rx := c.rxConn
 	c.rxConn = 1 << 20
 	require.Equal(e, ucs.Canceled, c.fetched(c.fetch(id, n, dst[:n], nil)), "another connection")

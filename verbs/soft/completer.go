@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -240,7 +241,7 @@ func (q *qp) retireData(una verbs.PSN) {
 			continue
 		}
 		r.head++
-		storeRelease32(&q.sq.head, r.head)
+		cpu.StoreRelease32(&q.sq.head, r.head)
 	}
 }
 
@@ -301,7 +302,7 @@ func (q *qp) completeSend(w *wqe, status verbs.WCStatus) {
 		q.count(cntCQEs, 1)
 	}
 	r.head++
-	storeRelease32(&q.sq.head, r.head)
+	cpu.StoreRelease32(&q.sq.head, r.head)
 }
 
 // flushSends completes all queued work requests with WCFlushErr and resets the

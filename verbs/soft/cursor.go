@@ -1,6 +1,10 @@
 package soft
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/goucx/goucx/ucs/cpu"
+)
 
 // cursor is one end of a ring: a running number and a lock in one word. One store
 // publishes the number and unlocks.
@@ -44,4 +48,4 @@ func (c *cursor) lockSlow() uint64 {
 
 // publish publishes the number and all stores before it, and unlocks. It pairs with the
 // loads of pos, begin and lock.
-func (c *cursor) publish(pos uint64) { storeRelease(&c.word, pos<<1) }
+func (c *cursor) publish(pos uint64) { cpu.StoreRelease(&c.word, pos<<1) }

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
@@ -109,7 +110,7 @@ func (d *device) progress() int {
 // the number of completions.
 func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
 	n := d.passes.Load() + 1
-	storeRelease32(&d.passes, n)
+	cpu.StoreRelease32(&d.passes, n)
 	if d.numDirty.Load() != 0 {
 		d.flushDirty()
 	}

@@ -2,6 +2,7 @@ package soft
 
 import (
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
@@ -53,7 +54,7 @@ func (q *qp) sendFast(r *verbs.SendWR) bool {
 	if q.rsp.canPiggyback() {
 		c.piggyback(q.takeAck())
 	}
-	storeRelease32(&c.seq, seq) // publish first: what follows is not on the message's critical path
+	cpu.StoreRelease32(&c.seq, seq) // publish first: what follows is not on the message's critical path
 	q.updateSndMax()
 	s.nextPSN = m.psn
 	w.done, w.started, w.status, w.received = false, false, verbs.WCSuccess, 0

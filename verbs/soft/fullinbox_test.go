@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -59,7 +60,7 @@ func TestFullInboxIsNoTimeout(t *testing.T) {
 	fill := func() { // with packets of others, for nobody
 		for c, seq := in.claim(); c != nil; c, seq = in.claim() {
 			c.fill(&packet{Header: wire.Header{DestQP: 1, PKey: defaultPKey}}, 0)
-			storeRelease32(&c.seq, seq)
+			cpu.StoreRelease32(&c.seq, seq)
 		}
 	}
 	fill()
@@ -74,7 +75,7 @@ func TestFullInboxIsNoTimeout(t *testing.T) {
 		if g.at(h).seq.Load() != h+1 {
 			g, h = in.nextRing(g, h), 0
 		}
-		storeRelease32(&g.head, h+1)
+		cpu.StoreRelease32(&g.head, h+1)
 		fill()
 	}
 }

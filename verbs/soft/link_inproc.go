@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -115,7 +116,7 @@ func (l inprocLink) send(q *qp, _ ucs.Time) bool {
 		if piggyback {
 			c.piggyback(q.takeAck())
 		}
-		storeRelease32(&c.seq, seq)
+		cpu.StoreRelease32(&c.seq, seq)
 	}
 	if n > 0 {
 		q.route.peer.wake()
@@ -137,7 +138,7 @@ func (l inprocLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
 		c.nsg = 0
 		c.flags |= cellBody
 	}
-	storeRelease32(&c.seq, seq)
+	cpu.StoreRelease32(&c.seq, seq)
 	to.peer.wake()
 	return true
 }
@@ -207,7 +208,7 @@ func (d *device) drain(now ucs.Time) int {
 		}
 		h++
 		n++
-		storeRelease32(&g.head, h)
+		cpu.StoreRelease32(&g.head, h)
 	}
 	if q != nil {
 		q.transmitAndRelease()

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
@@ -289,7 +290,7 @@ func (d *device) receiveUDP(now ucs.Time) int {
 	if len(all) == 0 {
 		empty = 1
 	}
-	storeRelease32(&d.socketEmpty, empty) // before the packets are acknowledged: delaySend reads it
+	cpu.StoreRelease32(&d.socketEmpty, empty) // before the packets are acknowledged: delaySend reads it
 	for _, g := range all {
 		var q *qp
 		for i, all := 0, g.Packets(); i < all; i++ {

@@ -92,7 +92,7 @@ func (o *owner) releaseSlow() bool {
 }
 
 // release releases a word in which no goroutine sets flags.
-func (o *owner) release() { storeRelease32(&o.word, o.word.Load()&^ownHeld+ownReleased) }
+func (o *owner) release() { cpu.StoreRelease32(&o.word, o.word.Load()&^ownHeld+ownReleased) }
 
 // lockPosts takes the posters' lock, and the ownership if it is free.
 func (o *owner) lockPosts() (owned bool) {
@@ -151,4 +151,4 @@ func (l *spinlock) lock() {
 	}
 }
 
-func (l *spinlock) unlock() { storeRelease32(&l.word, 0) }
+func (l *spinlock) unlock() { cpu.StoreRelease32(&l.word, 0) }

@@ -4,6 +4,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -93,7 +94,7 @@ func placeLastWord(to, b []byte) {
 		dma(to, b[:n])
 	}
 	w := *(*[word]byte)(b[n:])
-	storeRelease((*atomic.Uint64)(unsafe.Pointer(&to[n])), *(*uint64)(unsafe.Pointer(&w)))
+	cpu.StoreRelease((*atomic.Uint64)(unsafe.Pointer(&to[n])), *(*uint64)(unsafe.Pointer(&w)))
 }
 
 // alignedWord returns b's first eight bytes as a word, or nil if b is shorter or not aligned.

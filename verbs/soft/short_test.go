@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -229,7 +230,7 @@ func TestInboxGrows(t *testing.T) {
 			h = 0
 		}
 		psn = g.at(h).psn
-		storeRelease32(&g.head, h+1)
+		cpu.StoreRelease32(&g.head, h+1)
 		return psn, true
 	}
 	put := func(psn verbs.PSN) {
@@ -237,7 +238,7 @@ func TestInboxGrows(t *testing.T) {
 		c, seq := b.claim()
 		require.NotNil(t, c)
 		c.psn = psn
-		storeRelease32(&c.seq, seq)
+		cpu.StoreRelease32(&c.seq, seq)
 	}
 	var sent, came verbs.PSN
 	rnd := rand.New(rand.NewPCG(1, 1))
@@ -270,7 +271,7 @@ func TestInboxGrows(t *testing.T) {
 	for !b.full() {
 		c, seq := b.claim()
 		require.NotNil(t, c)
-		storeRelease32(&c.seq, seq)
+		cpu.StoreRelease32(&c.seq, seq)
 	}
 	c, _ := b.claim()
 	require.Nil(t, c)
