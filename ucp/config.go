@@ -11,9 +11,9 @@ import (
 )
 
 var (
-	rowSlowPasses = config.New("SLOW_EVENT_PASSES", "1024", config.Int(1, math.MaxInt32), "",
+	rowSlowPasses = config.New("SLOW_EVENT_PASSES", "4096", config.Int(1, math.MaxInt32), "",
 		"Progress passes after which interfaces without connections are progressed; 16 times as many while messages arrive.")
-	rowSlowInterval = config.New("SLOW_EVENT_INTERVAL", "20us", config.Duration(0, time.Second), "s",
+	rowSlowInterval = config.New("SLOW_EVENT_INTERVAL", "50us", config.Duration(0, time.Second), "s",
 		"Time after which interfaces without connections are progressed, where that is earlier.")
 	rowMaxLive = config.New("MAX_LIVE_CONNECTIONS", "inf", config.Int(1, math.MaxInt), "connections",
 		"How many connections of a worker hold rings or a queue pair. Of more, the least recently used idle ones are suspended; they resume on use.")

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	batch          = 64  // messages and events per pass and iface
-	periodicPasses = 512 // passes between two reads of the clock, of about 40 ns each
-	busyItems      = 4   // completed items that count as one pass
+	batch          = 64   // messages and events per pass and iface
+	periodicPasses = 512 // maximum number of passes between two calls of doPeriodic, which reads the clock: see ucs.Pace
+	busyItems      = 4    // completed items that count as one pass
 	// busyLooks is how many slow looks are skipped, in a row, while messages arrive: a look is a system call,
 	// which delays a message.
 	busyLooks = 15
@@ -29,6 +29,9 @@ const (
 type polling struct {
 	moreWork    bool          // a pass has more to do than to progress firstActive
 	passes      uint32        // since the last call of doPeriodic
+	dueAfter    uint32        // passes from one call of doPeriodic to the next
+	maxIdle     uint32        // passes without a call of firstActive's Progress: at most uct.MaxPasses and dueAfter
+	pace        ucs.Pace      // of doPeriodic
 	firstActive progresser    // the first active iface, or noIface
 	word        *uct.PollWord // of firstActive, or always ready if it has none
 	idle        uint32        // passes since the last call of its Progress
@@ -70,7 +73,7 @@ func (w *thread) progress() int {
 	}
 	p := &w.polling
 	if !p.word.Next.Ready() && !p.moreWork {
-		if p.idle++; p.idle < uct.MaxPasses {
+		if p.idle++; p.idle < p.maxIdle {
 			return 0
 		}
 		p.word.Passes, p.passes, p.idle = p.idle, p.passes+p.idle, 0
@@ -80,7 +83,7 @@ func (w *thread) progress() int {
 		n += w.progressMore()
 	}
 	p.passes += uint32(n+busyItems) / busyItems
-	if p.passes >= periodicPasses {
+	if p.passes >= p.dueAfter {
 		n += w.doPeriodic()
 	}
 	return n
@@ -129,7 +132,7 @@ func (w *thread) pass() int {
 		}
 	}
 	w.polling.passes += 1 + uint32(n)/busyItems
-	if w.polling.passes >= periodicPasses {
+	if w.polling.passes >= w.polling.dueAfter {
 		n += w.doPeriodic()
 	}
 	return n
@@ -163,18 +166,21 @@ type slowPoll struct {
 	all         bool         // every iface counts as active: UCX_IDLE_SKIP=n
 }
 
-// doPeriodic does periodic work after every periodicPasses passes. It returns the number
-// of items handled.
+// doPeriodic is called after every polling.dueAfter passes, and does periodic work if it is due. It returns the
+// number of items handled.
 //
 //go:noinline
 func (w *thread) doPeriodic() int {
-	s := &w.polling.slow
-	s.passes += w.polling.passes
-	w.polling.passes = 0
-	now := ucs.Now()
+	p, s, now := &w.polling, &w.polling.slow, ucs.Now()
+	s.passes += p.passes
+	due := p.pace.Due(now, periodicPasses)
+	p.passes, p.dueAfter = 0, p.pace.Passes()
+	if p.maxIdle = min(p.dueAfter, uct.MaxPasses); !due && s.passes < s.everyPasses {
+		return 0
+	}
 	w.slab.Tidy(now)
 	w.am.retainer.service()
-	w.polling.eviction.evictIdle(now)
+	p.eviction.evictIdle(now)
 	if d := w.show; d != nil {
 		d.armed.Store(false)
 		if d.requested.Load() || !now.Before(d.next) {
@@ -194,7 +200,7 @@ func (w *thread) doPeriodic() int {
 	s.skipped = 0
 	// The ifaces without active endpoints: those whose EventFD is readable and those that are
 	// not armed.
-	p, done := &w.polling, 0
+	done := 0
 	if len(p.active) < len(p.ifaces) {
 		var ready [16]shmem.Event
 		n := 0

@@ -214,7 +214,7 @@ func (p *polling) sleepBriefly(multi bool) {
 
 // forceSlowPoll makes the next pass look at all ifaces.
 func (p *polling) forceSlowPoll() {
-	p.idle, p.passes, p.slow.passes, p.slow.skipped = uct.MaxPasses, periodicPasses, p.slow.everyPasses, busyLooks
+	p.idle, p.passes, p.slow.passes, p.slow.skipped = p.maxIdle, p.dueAfter, p.slow.everyPasses, busyLooks
 }
 
 func (s *sleeper) unwatch() {

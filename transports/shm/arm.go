@@ -72,7 +72,7 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 
 // needService makes the next idle pass call service.
 func (f *iface) needService() {
-	f.servedAt, f.skippedPolls = f.passes()-servicePasses, busyPolls
+	f.servedAt, f.skippedPolls, f.polledAt = f.passes()-servicePasses, busyPolls, 0
 	f.needPass()
 }
 

@@ -112,6 +112,9 @@ func (e *ep) handleCopyRegion(r copyRegion, fds []int) error {
 	if len(fds) != 2 || r.gen == 0 || r.length == 0 || r.length > maxRegion || e.copies.mapped.find(r.regionRef) != nil {
 		return fmt.Errorf("COPY_REGION with %d descriptors and %d bytes does not fit here: %w", len(fds), r.length, ucs.ErrInvalid)
 	}
+	if e.f.copies&copiesByMapping == 0 {
+		return nil
+	}
 	if e.copies.keys == nil {
 		table, err := mapGranted(&fds[1], tableBytes)
 		if err != nil && !lacksMemory(err) {

@@ -43,10 +43,12 @@ type iface struct {
 	workAt        uint32   // passes from which on a pass has work besides hot: doorbells, waiting or service
 	left          int32    // passes until then
 	word          uct.PollWord
-	skippedPolls  uint32 // polls of the sockets that were skipped since the last one
-	received      uint64 // messages of the hot connections at the last poll, done or skipped
-	nextHot       int    // index in hot at which the next drain begins
-	serviceNeeded bool   // service has work
+	pace          ucs.Pace // of polls of the sockets
+	polledAt      ucs.Time // the last poll that was not skipped
+	skippedPolls  uint32   // polls that were skipped since then
+	received      uint64   // messages of the hot connections at the last poll, done or skipped
+	nextHot       int      // index in hot at which the next drain begins
+	serviceNeeded bool     // service has work
 	waiting       []*ep
 	fetching      []*ep // connections from whose peers messages are copied, in each pass a piece
 	exposing      []*ep // connections whose peers copy messages of this side

@@ -95,9 +95,7 @@ func (f *iface) selectMailbox() (n int) {
 		case b.state == mailOn:
 			if b.poor++; b.poor >= mailPatience {
 				f.leaveMailbox()
-				if b.follows = !e.tx.MailPolled(); b.follows {
-					b.tuner.rested()
-				} else if received > 0 { // not idle: its messages are longer, or do not alternate
+				if b.follows = !e.tx.MailPolled(); b.follows || received > 0 { // not idle: its messages are longer, or do not alternate
 					b.tuner.lost()
 				}
 			}

@@ -138,8 +138,8 @@ func TestMailboxIsNotTriedInVain(t *testing.T) {
 	}
 	first := play(50_000)
 	require.Positive(t, first)
-	require.LessOrEqual(t, play(50_000), first/2)
 	require.LessOrEqual(t, first, uint64(8))
+	require.LessOrEqual(t, play(200_000), first)
 }
 
 // TestMailboxBetweenThreads: two sides that run at once send bursts of messages of all lengths. All arrive once and in order, by

@@ -69,9 +69,6 @@ func (t *mailTuner) lost() {
 	t.rest, t.step, t.round, t.hold = t.wait, 0, 0, mailHold
 }
 
-// rested has the mailbox tried again after as long as the last time.
-func (t *mailTuner) rested() { t.rest, t.step, t.round = max(t.wait, mailRound), 0, 0 }
-
 // ring handles a measurement through the ring. It returns the hold-off with which the mailbox is to be used.
 // profits is false while the next exchanges must go through the ring.
 func (t *mailTuner) ring(cycles, n uint64) (hold uint64, profits bool) {

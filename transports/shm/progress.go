@@ -2,19 +2,23 @@ package shm
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/goucx/goucx/transports/internal/conn"
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/uct"
 )
 
-// servicePasses is the number of passes between two polls of the sockets. It amounts to 15-25 µs. A poll is a system
-// call: one per 1,024 passes took 4 % of an 8-byte latency. A poll delays a message that arrives meanwhile. So while some
-// messages arrive, fewer than busyMessages between two polls, only one poll in busyPolls is done.
+// servicePasses is the maximum number of passes between two polls of the sockets, see ucs.Pace. It amounts to 15-25 µs of
+// a loop that spins. A poll is a system call: one per 1,024 passes took 4 % of an 8-byte latency. A poll delays a message
+// that arrives meanwhile. So while some messages arrive, fewer than busyMessages between two polls, only one poll in
+// busyPolls is done. Without messages, and puts are none, one is done in idlePoll, unless a connection is being made.
 const (
 	servicePasses = 2048
 	busyMessages  = 128
 	busyPolls     = 16
+	idlePoll      = 100 * time.Microsecond
 )
 
 // hitPasses is the number of passes without a message that take as long as one with a message.
@@ -109,7 +113,7 @@ func (f *iface) endExtraWork() {
 	if f.serviceNeeded || len(f.waiting)|len(f.fetching)|len(f.exposing)|len(f.doorbells)|f.recheck.Len() != 0 {
 		return
 	}
-	f.workAt = f.servedAt + servicePasses
+	f.workAt = f.servedAt + f.pace.Passes()
 	f.left = int32(f.workAt - now)
 	if len(f.hot) == 1 && f.mail.ep == nil {
 		f.word.Next = &f.hot[0].rx.Position
@@ -130,7 +134,7 @@ func (f *iface) passMore(budget int) int {
 	} else {
 		f.nextDoorbell = 0
 	}
-	if f.passes()-f.servedAt >= servicePasses || f.serviceNeeded || len(f.waiting)|len(f.fetching)|len(f.exposing)|f.recheck.Len() != 0 {
+	if f.passes()-f.servedAt >= f.pace.Passes() || f.serviceNeeded || len(f.waiting)|len(f.fetching)|len(f.exposing)|f.recheck.Len() != 0 {
 		return f.slowPass()
 	}
 	f.endExtraWork()
@@ -228,16 +232,11 @@ func (f *iface) slowPass() int {
 	if len(f.exposing) != 0 {
 		n += f.help()
 	}
-	if f.passes()-f.servedAt >= servicePasses {
-		received := uint64(0)
-		for _, e := range f.hot {
-			received += e.rx.Consumed()
+	if f.passes()-f.servedAt >= f.pace.Passes() {
+		f.servedAt = f.passes()
+		if now := ucs.Now(); f.pace.Due(now, servicePasses) || f.polledAt == 0 {
+			f.serviceNeeded = f.pollIsDue(now) || f.serviceNeeded
 		}
-		f.servedAt, f.skippedPolls = f.passes(), f.skippedPolls+1
-		if k := received - f.received; k-1 >= busyMessages-1 || f.skippedPolls >= busyPolls { // also if there was none
-			f.serviceNeeded = true
-		}
-		f.received = received
 	}
 	if f.serviceNeeded {
 		n += f.service()
@@ -253,6 +252,21 @@ func (f *iface) slowPass() int {
 	f.endExtraWork()
 	f.progressDepth--
 	return n
+}
+
+// pollIsDue reports whether to poll the sockets now.
+func (f *iface) pollIsDue(now ucs.Time) bool {
+	received := uint64(0)
+	for _, e := range f.hot {
+		received += e.rx.Consumed()
+	}
+	k := received - f.received
+	f.received = received
+	if k == 0 {
+		return now.Sub(f.polledAt) >= idlePoll || len(f.connecting)+len(f.halfOpen) > 0
+	}
+	f.skippedPolls++
+	return k >= busyMessages || f.skippedPolls >= busyPolls
 }
 
 // drain delivers at most budget messages of e to the handler as one batch.

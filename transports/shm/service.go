@@ -68,6 +68,7 @@ func (f *iface) service() int {
 	done := f.startReads()
 	done += f.drainDoorbells(0, len(f.doorbells), uct.MaxBatch)
 	now := ucs.Now()
+	f.polledAt = now
 	if now.Sub(f.servicedAt) >= serviceInterval {
 		f.servicedAt = now
 		f.dialAll()
