@@ -37,7 +37,9 @@ type ep struct {
 	rx      ring.Consumer
 	f       *iface
 	lastHit uint32 // pass of the last received message
-	hot     bool
+	// fullBatches is the number of batches of drainBatch messages in a row.
+	fullBatches uint32
+	hot         bool
 	conn.Conn
 	rxPair machine.PairID // ring pair of rx
 

@@ -33,6 +33,11 @@ const stalePasses = 4096
 // receives, and messages would become unexpected.
 const drainBatch = 16
 
+// prefetchAfter is the number of full batches in a row after which the next cells are prefetched. A receiver that is right
+// behind its sender would take the lines that the sender is about to write: 8-byte active messages go at 18 M/s
+// with a prefetch after each full batch, at 38 M/s with this rule, and at 37 M/s without any; tag messages at 39, 39 and 31.
+const prefetchAfter = 256
+
 // Progress polls the cells of the hot connections and four doorbell words of the
 // others. A single short message from the only hot connection, the most frequent case, is
 // received here: it takes no loop and one call.
@@ -302,7 +307,9 @@ func (f *iface) drain(e *ep, budget int) int {
 		return 0
 	}
 	rx.Seek(at)
-	if k == drainBatch {
+	if k < drainBatch {
+		e.fullBatches = 0
+	} else if e.fullBatches++; e.fullBatches > prefetchAfter {
 		rx.Prefetch(drainBatch)
 	}
 	e.lastHit = f.passes()
