@@ -3,7 +3,8 @@ package ucs
 import "time"
 
 // Pace has a loop that counts its passes do periodic work: every 20 us to 4 ms in a loop that spins, and in every pass of
-// one that runs once in some milliseconds. The zero value begins with every pass.
+// one that runs once in some milliseconds. The zero value begins with every pass. A loop that gets slower makes as many
+// passes as were fit before, until the clock is read again.
 //
 // Concurrency: one goroutine.
 type Pace struct {

@@ -9,8 +9,11 @@ import (
 )
 
 // maxCopyBytes bounds one copy. Above 1 MB Go's copy uses non-temporal stores, which evict data
-// from the cache that the peer will read.
-const maxCopyBytes = 512 << 10
+// from the cache that the peer will read. Longer mapped memory is copied in pieces of turnBytes.
+const (
+	maxCopyBytes = 512 << 10
+	turnBytes    = 32 << 10
+)
 
 // RMA implements the put, get and atomic methods of uct.Endpoint with the keys of one domain.
 // Embed it and call Init. No operation returns InProgress or uses its token.
@@ -19,7 +22,9 @@ const maxCopyBytes = 512 << 10
 type RMA struct {
 	keys *Keys
 	gate uct.Status
-	word atomic.Uint32
+	// backward: the last transfer in pieces of turnBytes began at its end.
+	backward bool
+	word     atomic.Uint32
 }
 
 // Init sets the domain's keys. It must be called before any operation.

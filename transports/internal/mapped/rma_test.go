@@ -51,7 +51,7 @@ func fill(b []byte, seed uint64) {
 // TestCopy moves every size at every alignment and looks at what lies around,
 // and in the end at the whole region.
 func TestCopy(t *testing.T) {
-	sizes := []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65, 255, 256, 257, 4096, maxCopyBytes - 1, maxCopyBytes, 2*maxCopyBytes + 3}
+	sizes := []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 63, 64, 65, 255, 256, 257, 4096, maxCopyBytes - 1, maxCopyBytes, maxCopyBytes + 1, maxCopyBytes + turnBytes, 2*maxCopyBytes + 3}
 	for _, kind := range kinds {
 		f := newFixture(t)
 		r, k := f.region(t, kind, 3*maxCopyBytes, uct.MemRemote)
@@ -75,8 +75,11 @@ func TestCopy(t *testing.T) {
 						require.True(t, bytes.Equal(want[:around], r.Bytes()[:around]), "put %d bytes at %d", n, off)
 
 						q := make([]byte, n)
-						require.Equal(t, ucs.OK, getForms[name](&f.rma, q, base+uint64(off), k))
-						require.True(t, bytes.Equal(p, q), "get %d bytes at %d", n, off)
+						for range 2 { // an odd number of transfers in all: each kind has both directions
+							clear(q)
+							require.Equal(t, ucs.OK, getForms[name](&f.rma, q, base+uint64(off), k))
+							require.True(t, bytes.Equal(p, q), "get %d bytes at %d", n, off)
+						}
 					}
 				}
 				require.True(t, bytes.Equal(want, r.Bytes()), "nothing else was written")
