@@ -257,7 +257,7 @@ func TestAsleep(t *testing.T) {
 // go on exchanging, and nobody else fails. Where nothing but silence tells of a
 // death that takes seconds, which only the long form has.
 func TestKilledAtRandom(t *testing.T) {
-	during := 5 * time.Second
+	during := 3 * time.Second
 	if long() {
 		during = time.Minute
 	}

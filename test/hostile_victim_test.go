@@ -48,7 +48,7 @@ func attackTime() time.Duration {
 	if long() {
 		return 15 * time.Second
 	}
-	return 1500 * time.Millisecond
+	return time.Second
 }
 
 // Tags of messages to the victim.

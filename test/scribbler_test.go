@@ -220,7 +220,7 @@ func scribble(rng *rand.Rand, mem *os.File) (writes int) {
 // TestScribbler: a live process that writes noise over all that it shares with
 // seven others fails alone; what these exchange meanwhile comes whole and in order.
 func TestScribbler(t *testing.T) {
-	limit := 3 * time.Second
+	limit := 2 * time.Second
 	if long() {
 		limit = time.Minute
 	}

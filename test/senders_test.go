@@ -83,7 +83,7 @@ func manySenders(t *testing.T, mode ucp.ThreadMode) {
 	for _, p := range senders {
 		p.expect("sending")
 	}
-	limit := 2 * time.Second
+	limit := time.Second
 	if long() {
 		limit = 30 * time.Second
 	}

@@ -18,7 +18,7 @@ import (
 
 const (
 	// closeTimeout is short, since closing towards a stopped peer takes as long.
-	closeTimeout = 2 * time.Second
+	closeTimeout = time.Second
 	// closeSlack is what a loaded machine may add to a bound.
 	closeSlack = 10 * time.Second
 )

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	batch          = 64   // messages and events per pass and iface
+	batch          = 64  // messages and events per pass and iface
 	periodicPasses = 512 // maximum number of passes between two calls of doPeriodic, which reads the clock: see ucs.Pace
-	busyItems      = 4    // completed items that count as one pass
+	busyItems      = 4   // completed items that count as one pass
 	// busyLooks is how many slow looks are skipped, in a row, while messages arrive: a look is a system call,
 	// which delays a message.
 	busyLooks = 15

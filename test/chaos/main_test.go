@@ -71,18 +71,18 @@ var variations = []setting{
 	{name: "procs1", env: map[string]string{"GOMAXPROCS": "1"}},
 }
 
-// spread is what the short form runs, half a minute in all.
+// spread is what the short form runs, twenty seconds in all.
 var spread = []plan{
-	{"shm", 3 * time.Second},
-	{"rc", 3 * time.Second},
-	{"ud", 3 * time.Second},
-	{"rcud", 3 * time.Second},
-	{"all", 3 * time.Second},
-	{"ud-tiny", 3 * time.Second},
-	{"rc-one", 3 * time.Second},
-	{"all-rndv0", 3 * time.Second},
-	{"rcud-rndvinf-gogc1", 3 * time.Second},
-	{"all-one-procs1", 3 * time.Second},
+	{"shm", 2 * time.Second},
+	{"rc", 2 * time.Second},
+	{"ud", 2 * time.Second},
+	{"rcud", 2 * time.Second},
+	{"all", 2 * time.Second},
+	{"ud-tiny", 2 * time.Second},
+	{"rc-one", 2 * time.Second},
+	{"all-rndv0", 2 * time.Second},
+	{"rcud-rndvinf-gogc1", 2 * time.Second},
+	{"all-one-procs1", 2 * time.Second},
 }
 
 // plan is a setting and how long it runs.

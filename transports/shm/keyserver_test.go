@@ -282,7 +282,7 @@ func TestKeyServerStrangersWithoutEnd(t *testing.T) {
 			}
 		})
 	}
-	for range 10 {
+	for range 4 {
 		g, err := requestGrant(&p, false, patience)
 		g.close()
 		if !assert.NoError(t, err) {

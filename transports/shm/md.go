@@ -74,6 +74,7 @@ type domain struct {
 	id        uct.UUID
 	keys      *mapped.Keys
 	closeWait time.Duration // wait for accesses to a region that is being closed; 0: mapped.CloseWait
+	replyWait time.Duration // wait for the reply of an owner; 0: requestTimeout
 
 	exporterMu sync.Mutex // serializes the creation of lender
 	mu         sync.Mutex // guards the fields below

@@ -280,6 +280,7 @@ func TestOwnerStopped(t *testing.T) {
 	d, other := newTestDomain(t), startMemory(t)
 	k, _ := borrow(t, d, other.ask("alloc 10 %d", uct.MemRemote))
 	key := other.ask("alloc 10 %d", uct.MemRemote)
+	d.replyWait = 200 * time.Millisecond
 	other.stop()
 	errs := make(chan error)
 	go func() {

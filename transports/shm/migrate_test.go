@@ -176,7 +176,7 @@ func TestRingsGrow(t *testing.T) {
 				d.ab.send(1000)
 				d.ba.send(10)
 				p := d.ab.e.pair(d.ab.e.M.TxPair())
-				return d.ab.next > 300_000 || p != nil && p.layout.Size() == c.want && c.want > 10<<10 && d.ab.next > 1000
+				return d.ab.next > 50_000 || p != nil && p.layout.Size() == c.want && c.want > 10<<10 && d.ab.next > 1000
 			}
 			until(t, grown, d.a, d.b)
 			until(t, d.quiet, d.a, d.b)

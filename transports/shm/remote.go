@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -113,7 +114,7 @@ func (r *remote) region(p *mapped.PackedKey) (*remoteRegion, *mapped.Slot, error
 	r.mu.Lock()
 	wantTable := r.table == nil
 	r.mu.Unlock()
-	grant, err := requestGrant(p, wantTable, requestTimeout)
+	grant, err := requestGrant(p, wantTable, cmp.Or(r.d.replyWait, requestTimeout))
 	if err != nil {
 		return nil, nil, err
 	}

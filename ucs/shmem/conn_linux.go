@@ -110,8 +110,11 @@ func (c *Conn) Recv(b []byte) (n int, fds []int, err error) {
 
 // complete returns an error if bytes or descriptors of a message were truncated.
 func complete(flags, fds int) error {
-	if flags&unix.MSG_CTRUNC != 0 || fds > MaxFDs {
+	switch {
+	case fds > MaxFDs, fds == MaxFDs && flags&unix.MSG_CTRUNC != 0:
 		return fmt.Errorf("recv more than %d: %w", MaxFDs, ErrDescriptors)
+	case flags&unix.MSG_CTRUNC != 0: // the kernel stops at the first that it cannot install
+		return fmt.Errorf("recv: this process may not have more open files (raise ulimit -n), or may not have these: %w", ErrDescriptors)
 	}
 	if flags&unix.MSG_TRUNC != 0 {
 		return fmt.Errorf("recv: %w", ucs.ErrTruncated)

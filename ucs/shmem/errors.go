@@ -20,8 +20,8 @@ var (
 	ErrUnsealed = errors.New("segment not sealed")
 	// ErrBacking: a segment is not backed by memory.
 	ErrBacking = errors.New("segment not backed by memory")
-	// ErrDescriptors: a message carried more descriptors than MaxFDs, or
-	// control data other than descriptors.
+	// ErrDescriptors: a message carried more descriptors than MaxFDs, or control data other than descriptors, or the
+	// process has no room for its descriptors (ulimit -n).
 	ErrDescriptors = errors.New("descriptors of a message")
 )
 

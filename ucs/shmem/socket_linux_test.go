@@ -173,3 +173,23 @@ func TestHangUp(t *testing.T) {
 	_, err = a.PeerPidfd()
 	assert.ErrorIs(t, err, ucs.ErrClosed)
 }
+
+// TestRecvWithoutRoomForDescriptors: the error names the limit on open files, and what came is closed.
+func TestRecvWithoutRoomForDescriptors(t *testing.T) {
+	suitetest.SkipEmulated(t)
+	a, b := connected(t)
+	before := openFDs(t)
+	next, err := unix.FcntlInt(uintptr(a.FD()), unix.F_DUPFD_CLOEXEC, 0)
+	require.NoError(t, err)
+	require.NoError(t, unix.Close(next))
+	var old unix.Rlimit
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	require.NoError(t, a.Send([]byte("x"), a.FD(), a.FD(), a.FD()))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(next) + 1, Max: old.Max}))
+	_, fds, err := b.Recv(make([]byte, 8))
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
+	require.ErrorIs(t, err, ErrDescriptors)
+	assert.ErrorContains(t, err, "ulimit -n")
+	assert.Empty(t, fds)
+	assert.Equal(t, before, openFDs(t))
+}

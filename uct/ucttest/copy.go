@@ -422,7 +422,7 @@ func copyProcess(e *env) {
 			for _, n := range []int{1, 4000, 32<<10 + 1, 300_000, 2 << 20} {
 				id := c.number()
 				p.call(controlMsg{Op: "expose", Kind: k, N: uint64(n), Base: id}, a)
-				clobber(dst.all)
+				clobber(dst.all[:n+fence])
 				st := c.fetched(c.fetch(id, n, dst.all[:n], dst.mem))
 				if st == ucs.Unsupported && k != allocated {
 					continue // the system does not permit it

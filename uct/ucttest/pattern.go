@@ -54,7 +54,7 @@ func holds(p []byte, seed uint64) bool {
 }
 
 func clobber(p []byte) {
-	for i := range p {
-		p[i] = poison
+	for n := copy(p, []byte{poison}); n < len(p); n *= 2 {
+		copy(p[n:], p[:n])
 	}
 }
