@@ -96,9 +96,7 @@ func (e *ep) share(m uct.Mem) regionRef {
 	}
 	defer r.Release()
 	if err := e.sock.Send(h.append(nil), r.FD(), x.table.FD()); err != nil {
-		if !errors.Is(err, shmem.ErrWouldBlock) && !errors.Is(err, unix.ETOOMANYREFS) && !errors.Is(err, unix.EPIPE) {
-			e.f.d.logf("send a region", err)
-		}
+		e.f.d.logSend("send a region", err)
 		return regionRef{}
 	}
 	e.copies.shared.add(h.region)

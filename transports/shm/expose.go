@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/goucx/goucx/internal/fault"
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/mapped"
@@ -162,14 +160,12 @@ func (e *ep) makeCopyTable() uct.Status {
 			err = errors.Join(err, seg.Close())
 		}
 	}
-	switch {
-	case err == nil:
-		e.copies.own.seg, e.copies.mine = seg, make([]exposure, numEntries)
-		return ucs.OK
-	case !errors.Is(err, shmem.ErrWouldBlock) && !errors.Is(err, unix.ETOOMANYREFS) && !errors.Is(err, unix.EPIPE):
-		e.f.d.logf("make a copy table", err)
+	if err != nil {
+		e.f.d.logSend("make a copy table", err)
+		return ucs.NoResource
 	}
-	return ucs.NoResource
+	e.copies.own.seg, e.copies.mine = seg, make([]exposure, numEntries)
+	return ucs.OK
 }
 
 // handleCopyTable maps the peer's copy table. It owns fds.

@@ -44,13 +44,20 @@ type fetch struct {
 	revokedAt ucs.Time
 }
 
+// sender returns the connection whose messages have rxConn, nil if it has been released.
+func (f *iface) sender(rxConn uint32) *ep {
+	if i := int(rxConn) - 1; i >= 0 && i < len(f.Slots) {
+		return f.Slots[i]
+	}
+	return nil
+}
+
 // Fetch: see uct.Fetcher. It copies the first piece, unless an earlier copy from the peer is in progress.
 func (f *iface) Fetch(rxConn uint32, id, n uint64, dst []byte, m uct.Mem, t uct.Token) uct.Status {
-	i := int(rxConn) - 1
-	if i < 0 || i >= len(f.Slots) || f.Slots[i] == nil {
+	e := f.sender(rxConn)
+	if e == nil {
 		return ucs.Canceled
 	}
-	e := f.Slots[i]
 	if e.copies.state == copiesRefused || len(dst) == 0 || uint64(len(dst)) > n {
 		return ucs.Unsupported
 	}
@@ -72,19 +79,17 @@ func (f *iface) Fetch(rxConn uint32, id, n uint64, dst []byte, m uct.Mem, t uct.
 // Expect: see uct.Fetcher. The line of the entry is in the cache of the owner, which has written it: it takes as long as the
 // whole rest of a short fetch.
 func (f *iface) Expect(rxConn uint32, id uint64) {
-	i := int(rxConn) - 1
-	if i >= 0 && i < len(f.Slots) && f.Slots[i] != nil && f.Slots[i].copies.peer.seg != nil {
-		cpu.Prefetch(f.Slots[i].copies.peer.seg.Bytes()[entriesOffset+entrySize*index(id, 0):][:64])
+	if e := f.sender(rxConn); e != nil && e.copies.peer.seg != nil {
+		cpu.Prefetch(e.copies.peer.seg.Bytes()[entriesOffset+entrySize*index(id, 0):][:64])
 	}
 }
 
 // FetchNow: see uct.Fetcher. It claims all pieces at once, so that it does not wait for the owner.
 func (f *iface) FetchNow(rxConn uint32, id, n uint64, dst []byte) uct.Status {
-	i := int(rxConn) - 1
-	if i < 0 || i >= len(f.Slots) || f.Slots[i] == nil {
+	e := f.sender(rxConn)
+	if e == nil {
 		return ucs.Canceled
 	}
-	e := f.Slots[i]
 	if e.copies.state == copiesRefused || len(dst) == 0 || uint64(len(dst)) > n || len(dst) > maxRun*pieceSize {
 		return ucs.Unsupported
 	}

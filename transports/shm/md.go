@@ -165,6 +165,13 @@ func (d *domain) logf(msg string, err error) {
 	}
 }
 
+// logSend logs an error of a message with descriptors, unless it may pass, or the peer is gone.
+func (d *domain) logSend(msg string, err error) {
+	if !errors.Is(err, shmem.ErrWouldBlock) && !errors.Is(err, unix.ETOOMANYREFS) && !errors.Is(err, unix.EPIPE) {
+		d.logf(msg, err)
+	}
+}
+
 // Register: see uct.Domain. Peers in this process access buf directly. Peers in other
 // processes use the kernel's copy between processes, without atomics: ucp has the owner's worker carry those out.
 func (d *domain) Register(buf []byte, f uct.MemFlags) (uct.Mem, error) {
