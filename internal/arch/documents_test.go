@@ -129,3 +129,41 @@ func links(text string) []string {
 	}
 	return targets
 }
+
+// TestReadmeFigures holds the figures beside UCX's in the README to the table that it names as their source.
+func TestReadmeFigures(t *testing.T) {
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	require.NoError(t, err)
+	_, section, _ := strings.Cut(string(readme), "\n## Beside UCX\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	source := regexp.MustCompile(`Source: \[[^]]*\]\(([^)]*)\)`).FindStringSubmatch(section)
+	require.NotNil(t, source, "no source")
+	table, err := os.ReadFile(filepath.Join(root, source[1]))
+	require.NoError(t, err)
+	cells := func(line string) (cs []string) {
+		for c := range strings.SplitSeq(strings.Trim(line, "| "), "|") {
+			cs = append(cs, strings.Trim(c, " `"))
+		}
+		return cs
+	}
+	measured := map[string]bool{}
+	for line := range strings.Lines(string(table)) {
+		if c := cells(strings.TrimSpace(line)); len(c) > 5 {
+			measured[strings.Join(c[:5], " ")] = true
+		}
+	}
+	rows := 0
+	for line := range strings.Lines(section) {
+		c := cells(strings.TrimSpace(line))
+		if len(c) < 6 || !strings.HasPrefix(line, "| `") {
+			continue
+		}
+		rows++
+		if name, _, _ := strings.Cut(c[1], " "); name != "shm" {
+			c[0] += " over " + name
+		}
+		row := strings.Join([]string{c[0], c[2], c[3], c[4], c[5]}, " ")
+		assert.True(t, measured[row], "%s does not have the row %s", source[1], row)
+	}
+	assert.Greater(t, rows, 5)
+}
