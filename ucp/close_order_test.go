@@ -10,6 +10,18 @@ import (
 	"github.com/goucx/goucx/uct"
 )
 
+// shmWorkers returns a function that makes workers of one context, over shm.
+func shmWorkers(t *testing.T) (newOne func() *Worker) {
+	x, err := Open(Config{Providers: []uct.Component{shm.Component()}, CloseTimeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	return func() *Worker {
+		w, err := x.NewWorker(WorkerConfig{})
+		require.NoError(t, err)
+		return w
+	}
+}
+
 // A peer that closes while a worker closes is no error of it, whoever failed before;
 // one that fails is.
 func TestCloseWhilePeersClose(t *testing.T) {
@@ -19,14 +31,7 @@ func TestCloseWhilePeersClose(t *testing.T) {
 		"all close": {}, "one had failed": {before: true}, "one fails": {during: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			x, err := Open(Config{Providers: []uct.Component{shm.Component()}, CloseTimeout: time.Minute})
-			require.NoError(t, err)
-			t.Cleanup(func() { require.NoError(t, x.Close()) })
-			newOne := func() *Worker {
-				w, err := x.NewWorker(WorkerConfig{})
-				require.NoError(t, err)
-				return w
-			}
+			newOne := shmWorkers(t)
 			w, dies, leaves := newOne(), newOne(), newOne()
 			sync := func(to *Worker) uint32 {
 				e, err := w.NewEndpoint(to.Address(), EndpointConfig{})
@@ -53,7 +58,8 @@ func TestCloseWhilePeersClose(t *testing.T) {
 			_, w.flushErr = f.waitBounded()
 			require.ErrorIs(t, w.flushErr, ErrPeerFailed)
 			w.flushed = true // as in Context.Close
-			if err = w.Close(); c.during {
+			err := w.Close()
+			if c.during {
 				require.ErrorIs(t, err, ErrPeerFailed)
 				return
 			}

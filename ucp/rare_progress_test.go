@@ -5,22 +5,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/goucx/goucx/transports/shm"
-	"github.com/goucx/goucx/uct"
 )
 
 // TestRareProgressSeesNewPeer: a program that calls Progress once in a millisecond receives the first message of a new peer
 // within some calls, also of a second peer, when it is connected already.
 func TestRareProgressSeesNewPeer(t *testing.T) {
-	x, err := Open(Config{Providers: []uct.Component{shm.Component()}})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, x.Close()) })
-	newOne := func() *Worker {
-		w, err := x.NewWorker(WorkerConfig{})
-		require.NoError(t, err)
-		return w
-	}
+	newOne := shmWorkers(t)
 	to := newOne()
 	for tag := range Tag(3) {
 		from := newOne()

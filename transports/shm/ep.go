@@ -21,16 +21,16 @@ type ep struct {
 	mapped.RMA
 
 	// Send state.
-	tx          ring.Producer
-	armed       *uint32 // the peer's armed word; alwaysArmed while every send must call notify
-	status      uct.Status
-	neededRoom  int // bytes that the last refused message needs
-	resID       uct.AMID
-	resHdr      uint64
-	resLen      int    // bytes of the open reservation; -1: none
-	answered    uint64 // messages received before the last one in the bulk area was sent
-	doorbellTag uint64
-	txPair      machine.PairID // ring pair of tx
+	tx               ring.Producer
+	armed            *uint32 // the peer's armed word; alwaysArmed while every send must call notify
+	status           uct.Status
+	neededRoom       int // bytes that the last refused message needs
+	resID            uct.AMID
+	resHdr           uint64
+	resLen           int    // bytes of the open reservation; -1: none
+	consumedAtCommit uint64 // messages received when the last one in the bulk area was sent
+	doorbellTag      uint64
+	txPair           machine.PairID // ring pair of tx
 
 	// Receive state.
 	_       ucs.Pad

@@ -3,6 +3,8 @@ package ring
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/goucx/goucx/ucs/cpu"
 )
 
 // Bit positions in a cell's first word, and offsets of the other words in the cell.
@@ -36,6 +38,9 @@ func (c cells) offset(off uint64) Cell { return Cell{unsafe.Add(c.p, uintptr(off
 
 // First loads the cell's first word with acquire order. It pairs with Publish.
 func (c Cell) First() uint64 { return atomic.LoadUint64((*uint64)(c.p)) }
+
+// Publish stores the cell's first word with release order: after all earlier stores. It pairs with First.
+func (c Cell) Publish(first uint64) { cpu.StoreRelease((*atomic.Uint64)(c.p), first) }
 
 // Header returns the message's 8-byte header.
 func (c Cell) Header() uint64 { return *(*uint64)(unsafe.Add(c.p, headerOff)) }

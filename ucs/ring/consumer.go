@@ -14,8 +14,8 @@ type Consumer struct {
 
 	mail Cell // half of the mailbox
 
-	cellTail *uint64
-	bulkTail *uint64
+	cellTail *atomic.Uint64
+	bulkTail *atomic.Uint64
 	polled   *uint32
 	waiting  *uint32
 
@@ -37,8 +37,8 @@ func NewConsumer(area []byte, l Layout) (Consumer, error) {
 	data := area[controlBytes:l.Size()]
 	return Consumer{
 		Position:     Position{cells: cellsOf(data), want: 1, at: CellSize, atMask: uint64(l.Cells)*CellSize - 1},
-		cellTail:     uint64At(area, offCellTail),
-		bulkTail:     uint64At(area, offBulkTail),
+		cellTail:     atomicUint64At(area, offCellTail),
+		bulkTail:     atomicUint64At(area, offBulkTail),
 		polled:       uint32At(area, offPolled),
 		waiting:      uint32At(area, offWaiting),
 		data:         data,
@@ -139,14 +139,15 @@ func (c *Consumer) Discard() {
 	c.publish()
 }
 
+// publish publishes what this side has consumed. Its stores pair with the loads in Producer.Refresh.
 func (c *Consumer) publish() {
 	c.bulkPublished, c.publishAt = c.bulkDone, c.want+c.publishEvery
-	storeRelease(c.bulkTail, c.bulkDone)
+	cpu.StoreRelease(c.bulkTail, c.bulkDone)
 	if c.fence {
-		atomic.StoreUint64(c.cellTail, c.want)
+		c.cellTail.Store(c.want)
 		return
 	}
-	storeRelease(c.cellTail, c.want)
+	cpu.StoreRelease(c.cellTail, c.want)
 }
 
 // SetFence makes each publication end with a full barrier. It is for a producer that

@@ -62,7 +62,7 @@ func (p *Producer) OfferMail() {
 
 // mailFree reports whether this half of the mailbox may be overwritten.
 func (p *Producer) mailFree() bool {
-	return p.mailSeq < p.acked || p.mailSeq == 0 || p.mailSeq < atomic.LoadUint64(p.cellTail)
+	return p.mailSeq < p.acked || p.mailSeq == 0 || p.mailSeq < p.cellTail.Load()
 }
 
 // TakeOffer ends an offer. It reports whether the next message may go to the mailbox: nothing was sent

@@ -27,11 +27,6 @@ func cellsOf(b []byte) cells { return cells{unsafe.Pointer(unsafe.SliceData(b))}
 // access that much may be used.
 func cellOf(b []byte) Cell { return Cell{unsafe.Pointer(unsafe.SliceData(b))} }
 
-// uint64At returns the 8-byte word at off, for functions of sync/atomic and storeRelease.
-func uint64At(b []byte, off int) *uint64 {
-	return (*uint64)(unsafe.Pointer(unsafe.SliceData(b[off : off+8])))
-}
-
 // storeLines stores a word into each cache line of b. The length is a multiple of CellSize.
 func storeLines(b []byte) {
 	p := unsafe.Pointer(unsafe.SliceData(b))

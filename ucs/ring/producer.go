@@ -30,8 +30,8 @@ type Producer struct {
 	offerLimit uint64 // limit then
 
 	size     uint64
-	cellTail *uint64 // written by the consumer
-	bulkTail *uint64
+	cellTail *atomic.Uint64 // written by the consumer
+	bulkTail *atomic.Uint64
 	polled   *uint32
 	waiting  *uint32
 
@@ -54,8 +54,8 @@ func NewProducer(area []byte, l Layout) (Producer, error) {
 		mask:     uint64(l.Cells) - 1,
 		head:     1,                   // 0 would match an empty cell
 		size:     uint64(l.Cells) - 1, // one cell is reserved for the marker
-		cellTail: uint64At(area, offCellTail),
-		bulkTail: uint64At(area, offBulkTail),
+		cellTail: atomicUint64At(area, offCellTail),
+		bulkTail: atomicUint64At(area, offBulkTail),
 		polled:   uint32At(area, offPolled),
 		waiting:  uint32At(area, offWaiting),
 		bulk:     data[l.Cells*CellSize:],
@@ -108,7 +108,7 @@ func (p *Producer) SetWaiting(on bool) { atomic.StoreUint32(p.waiting, boolToUin
 
 // Refresh reads the consumer's position. It returns false if the value is impossible.
 func (p *Producer) Refresh() bool {
-	t := atomic.LoadUint64(p.cellTail)
+	t := p.cellTail.Load()
 	if t > p.head {
 		return false
 	}
@@ -121,7 +121,7 @@ func (p *Producer) Refresh() bool {
 	if !p.blocked {
 		p.limit = t + p.size
 	}
-	b := atomic.LoadUint64(p.bulkTail)
+	b := p.bulkTail.Load()
 	if b > p.bulkHead || b < p.bulkSeen {
 		return false
 	}
@@ -131,7 +131,7 @@ func (p *Producer) Refresh() bool {
 
 // Consumed reports whether the consumer has published that it has consumed all messages.
 func (p *Producer) Consumed() bool {
-	return p.head == 1 || atomic.LoadUint64(p.cellTail) == p.head
+	return p.head == 1 || p.cellTail.Load() == p.head
 }
 
 // WouldFit reports whether a message of n bytes would find room at the consumer's current
