@@ -60,8 +60,8 @@ type DeviceAttr struct {
 type PortAttr struct {
 	State             PortState
 	MaxMTU, ActiveMTU MTU
-	// LongMTU is the largest path MTU of a connected queue pair to a port with the same
-	// LongMTU, if that is larger than ActiveMTU; else 0.
+	// LongMTU is the largest path MTU of an RC queue pair to a port with the same LongMTU,
+	// if that is larger than ActiveMTU; else 0.
 	LongMTU     MTU
 	GIDs, PKeys int
 	// LID is the UDP port of a soft device; 0 means 4791.
@@ -73,7 +73,7 @@ type PortAttr struct {
 	PeerFeatures uint32
 }
 
-// PathMTU returns the largest path MTU of a connected queue pair. For two ports it is
+// PathMTU returns the largest path MTU of an RC queue pair. For two ports it is
 // the smaller of both results.
 func (a *PortAttr) PathMTU() MTU { return max(a.ActiveMTU, a.LongMTU) }
 
