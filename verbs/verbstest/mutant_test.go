@@ -31,6 +31,8 @@ type faults struct {
 	cqConfig func(*verbs.CQConfig)
 	modify   func(*verbs.QPAttr, verbs.AttrMask)
 	channel  func(verbs.CompChannel) verbs.CompChannel
+	mw       func(verbs.MW) verbs.MW
+	bind     func(*verbs.MWBind)
 }
 
 // The wrapped objects. Inside stands what the device made, and what its faults
@@ -57,6 +59,10 @@ type (
 	srqF struct {
 		verbs.SRQ
 		inside verbs.SRQ
+	}
+	mwF struct {
+		verbs.MW
+		inside verbs.MW
 	}
 	qpF struct {
 		verbs.QP
@@ -190,6 +196,24 @@ func (p *pdF) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 	w := &qpF{apply(p.f.qp, q), q, p.f}
 	p.c.known[q] = w
 	return w, nil
+}
+
+func (p *pdF) AllocMW(t verbs.MWType) (verbs.MW, error) {
+	w, err := verbs.AllocMW(p.PD, t)
+	if err != nil {
+		return nil, err
+	}
+	return &mwF{apply(p.f.mw, w), w}, nil
+}
+
+func (q *qpF) BindWindow(id uint64, flags verbs.SendFlags, w verbs.MW, b verbs.MWBind) error {
+	if q.f.bind != nil {
+		q.f.bind(&b)
+	}
+	if k, ok := b.MR.(unbusy); ok {
+		b.MR = k.MR
+	}
+	return verbs.BindWindow(q.inside, id, flags, w.(*mwF).inside, b)
 }
 
 func (q *qpF) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {

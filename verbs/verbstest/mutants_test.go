@@ -27,6 +27,8 @@ type (
 		key uint32
 	}
 	undying struct{ verbs.MR } // goes on after Close
+	unbusy  struct{ verbs.MR } // says that it was closed
+	lasting struct{ verbs.MW } // goes on after Close
 	telling struct {
 		verbs.CompChannel
 		try func(c verbs.CompChannel) (uint64, bool)
@@ -69,6 +71,13 @@ func (m modest) Query() verbs.QPAttr {
 
 func (k keyed) RKey() uint32 { return k.key }
 func (undying) Close() error { return nil }
+
+func (u unbusy) Close() error {
+	_ = u.MR.Close()
+	return nil
+}
+
+func (lasting) Close() error { return nil }
 
 func (c telling) TryEvent() (uint64, bool) { return c.try(c.CompChannel) }
 
@@ -241,6 +250,16 @@ var mutants = []mutant{
 		}
 	}}},
 	{"memory has all rights, also for an unreliable connection", "unreliable/missing-right", faults{modify: modifies(verbs.AttrAccessFlags, func(a *verbs.QPAttr) { a.Access = everything })}},
+	{"windows have all rights", "window/rights", faults{bind: func(b *verbs.MWBind) { b.Access = windowRightsAll }}},
+	{"windows are longer than asked", "window/bounds", faults{bind: func(b *verbs.MWBind) { b.Len += 8 }}},
+	{"windows cannot be taken back", "window/unbind", faults{bind: func(b *verbs.MWBind) {
+		if b.Len == 0 {
+			b.Addr, b.Len = b.MR.Addr()+windowFrom, windowLen
+			b.Access = windowRightsAll
+		}
+	}}},
+	{"memory with a window goes", "window/region-busy", faults{mr: func(m verbs.MR) verbs.MR { return unbusy{m} }}},
+	{"windows live on", "window/closed", faults{mw: func(w verbs.MW) verbs.MW { return lasting{w} }}},
 	{"arming does nothing", "event/arm", faults{cq: func(q verbs.CQ) verbs.CQ {
 		return arming{q, func(verbs.CQ, bool) ucs.Status { return ucs.OK }}
 	}}},
