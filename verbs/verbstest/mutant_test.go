@@ -60,6 +60,10 @@ type (
 		verbs.SRQ
 		inside verbs.SRQ
 	}
+	mrF struct {
+		verbs.MR
+		inside verbs.MR
+	}
 	mwF struct {
 		verbs.MW
 		inside verbs.MW
@@ -163,7 +167,7 @@ func (p *pdF) Register(b []byte, c verbs.MRConfig) (verbs.MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	return apply(p.f.mr, m), nil
+	return &mrF{apply(p.f.mr, m), m}, nil
 }
 
 func (p *pdF) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
@@ -198,6 +202,20 @@ func (p *pdF) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 	return w, nil
 }
 
+func (m *mrF) Reregister(pd verbs.PD, buf []byte, c verbs.MRConfig) error {
+	if p, ok := pd.(*pdF); ok {
+		pd = p.PD
+	}
+	return verbs.Reregister(m.MR, pd, buf, c)
+}
+
+func (q *cqF) Moderate(count int, period time.Duration) error {
+	if m, ok := q.CQ.(verbs.Moderator); ok {
+		return m.Moderate(count, period)
+	}
+	return verbs.Moderate(q.inside, count, period)
+}
+
 func (p *pdF) AllocMW(t verbs.MWType) (verbs.MW, error) {
 	w, err := verbs.AllocMW(p.PD, t)
 	if err != nil {
@@ -210,9 +228,7 @@ func (q *qpF) BindWindow(id uint64, flags verbs.SendFlags, w verbs.MW, b verbs.M
 	if q.f.bind != nil {
 		q.f.bind(&b)
 	}
-	if k, ok := b.MR.(unbusy); ok {
-		b.MR = k.MR
-	}
+	b.MR = b.MR.(*mrF).inside
 	return verbs.BindWindow(q.inside, id, flags, w.(*mwF).inside, b)
 }
 

@@ -1,6 +1,8 @@
 package verbstest
 
 import (
+	"time"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
@@ -29,6 +31,9 @@ type (
 	undying struct{ verbs.MR } // goes on after Close
 	unbusy  struct{ verbs.MR } // says that it was closed
 	lasting struct{ verbs.MW } // goes on after Close
+	hasty   struct{ verbs.CQ } // delays no event
+	fixed   struct{ verbs.MR } // keeps its registration
+	granted struct{ verbs.MR } // gets all rights when it is registered anew
 	telling struct {
 		verbs.CompChannel
 		try func(c verbs.CompChannel) (uint64, bool)
@@ -78,6 +83,15 @@ func (u unbusy) Close() error {
 }
 
 func (lasting) Close() error { return nil }
+
+func (hasty) Moderate(int, time.Duration) error { return nil }
+
+func (fixed) Reregister(verbs.PD, []byte, verbs.MRConfig) error { return nil }
+
+func (g granted) Reregister(pd verbs.PD, buf []byte, c verbs.MRConfig) error {
+	c.Access = everything
+	return verbs.Reregister(g.MR, pd, buf, c)
+}
 
 func (c telling) TryEvent() (uint64, bool) { return c.try(c.CompChannel) }
 
@@ -260,6 +274,10 @@ var mutants = []mutant{
 	}}},
 	{"memory with a window goes", "window/region-busy", faults{mr: func(m verbs.MR) verbs.MR { return unbusy{m} }}},
 	{"windows live on", "window/closed", faults{mw: func(w verbs.MW) verbs.MW { return lasting{w} }}},
+	{"memory keeps its registration", "memory/reregister", faults{mr: func(m verbs.MR) verbs.MR { return fixed{m} }}},
+	{"another registration gives all rights", "memory/reregister-access", faults{mr: func(m verbs.MR) verbs.MR { return granted{m} }}},
+	{"events are not delayed", "event/moderation-count", faults{cq: func(q verbs.CQ) verbs.CQ { return hasty{q} }}},
+	{"events come too early", "event/moderation-period", faults{cq: func(q verbs.CQ) verbs.CQ { return hasty{q} }}},
 	{"arming does nothing", "event/arm", faults{cq: func(q verbs.CQ) verbs.CQ {
 		return arming{q, func(verbs.CQ, bool) ucs.Status { return ucs.OK }}
 	}}},
