@@ -34,8 +34,8 @@ type DeviceAttr struct {
 	NodeGUID                                                                                uint64
 	MaxMRSize                                                                               uint64
 	MaxQP, MaxQPWR, MaxSGE, MaxCQ, MaxCQE, MaxMR, MaxPD, MaxAH, MaxSRQ, MaxSRQWR, MaxSRQSGE int
-	// MaxQPRdAtomic limits QPAttr.MaxDestRdAtomic, MaxQPInitRdAtomic limits
-	// QPAttr.MaxRdAtomic.
+	// MaxQPRdAtomic limits QPAttr.MaxDestRdAtomic. QPAttr.MaxRdAtomic is reduced to
+	// MaxQPInitRdAtomic.
 	MaxQPRdAtomic, MaxQPInitRdAtomic int
 	MaxInline                        int
 	MaxMessage                       uint32

@@ -44,6 +44,7 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 		return nil
 	}
 	q.attr.Apply(a, mask)
+	q.attr.MaxRdAtomic = uint8(min(int(q.attr.MaxRdAtomic), q.d.attr.MaxQPInitRdAtomic))
 	if mask&verbs.AttrAV != 0 {
 		q.route = path
 	}
@@ -95,7 +96,6 @@ func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 		{verbs.AttrPort, int(a.Port), d.attr.Ports},
 		{verbs.AttrPKeyIndex, int(a.PKeyIndex), 0},
 		{verbs.AttrPathMTU, a.PathMTU.Bytes(), d.conf.MTU.Bytes()},
-		{verbs.AttrMaxRdAtomic, int(a.MaxRdAtomic), d.attr.MaxQPInitRdAtomic},
 		{verbs.AttrMaxDestRdAtomic, int(a.MaxDestRdAtomic), d.attr.MaxQPRdAtomic},
 	} {
 		if mask&c.attr != 0 && c.got > c.limit {

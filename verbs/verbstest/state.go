@@ -104,7 +104,8 @@ func stateAttributes(e *env) {
 	}
 }
 
-// stateValues: values beyond the device are refused, and change nothing.
+// stateValues: values beyond the device are refused, and change nothing; MaxRdAtomic is
+// reduced.
 func stateValues(e *env) {
 	s := e.sides[0]
 	peer := e.sides[1].qp(defaults(verbs.RC))
@@ -128,7 +129,6 @@ func stateValues(e *env) {
 		"time-out":       {verbs.StateRTR, verbs.StateRTS, func(a *verbs.QPAttr) { a.Timeout = 32 }},
 		"retries":        {verbs.StateRTR, verbs.StateRTS, func(a *verbs.QPAttr) { a.RetryCnt = 8 }},
 		"rnr retries":    {verbs.StateRTR, verbs.StateRTS, func(a *verbs.QPAttr) { a.RNRRetry = 8 }},
-		"reads":          {verbs.StateRTR, verbs.StateRTS, func(a *verbs.QPAttr) { a.MaxRdAtomic = tooMany(s.Attr().MaxQPInitRdAtomic) }},
 		"another state":  {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.State = 9 }},
 		"beyond the mtu": {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.PathMTU = s.port.PathMTU() + 1 }},
 	} {
@@ -139,6 +139,15 @@ func stateValues(e *env) {
 		e.refused(q.Modify(a, mask), name)
 		require.Equal(e, before, q.Query(), name)
 	}
+
+	// More READs than the device has outstanding are reduced, not refused: fewer of them
+	// are no error.
+	q := s.in(defaults(verbs.RC), verbs.StateRTR, peer)
+	a, mask := q.attr(verbs.StateRTS, peer)
+	a.MaxRdAtomic = 255
+	require.NoError(e, q.Modify(a, mask))
+	require.Equal(e, uint8(min(s.Attr().MaxQPInitRdAtomic, 255)), q.Query().MaxRdAtomic)
+	require.Equal(e, uint8(255), a.MaxRdAtomic, "the caller's attributes")
 }
 
 // tooMany is one more than n; 255 where no attribute can hold that.
