@@ -69,7 +69,7 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	if mask&verbs.AttrSQPSN != 0 {
 		r.psn, r.una, r.sndMax, r.rerequested, q.sq.nextPSN = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN
 		r.window, r.probe = newWindow(q.d.window(q.mtu), q.mtu), probe{enabled: r.probe.enabled}
-		r.retries, r.rnrRetries = a.RetryCnt, a.RNRRetry
+		r.retries, r.rnrRetries, r.fill = a.RetryCnt, a.RNRRetry, gapFill{reducedAt: a.SQPSN}
 	}
 
 	switch {
