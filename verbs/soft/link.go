@@ -80,9 +80,13 @@ func (d *device) openLink() (err error) {
 		d.udp.Tap, d.udp.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
 		d.gid, d.lid = d.udp.GID(), d.udp.LID()
 		d.link = udpLink{d}
-		if d.conf.Faults != nil {
-			d.faults = newFaultLink(d.conf.Faults, udpLink{d}, d.lid, d.wake)
+		if f := d.conf.Faults; f != nil {
+			d.faults = newFaultLink(f, udpLink{d}, d.lid, d.wake)
 			d.link = d.faults
+			if f.concernReceived() {
+				d.link = &faultUDPLink{faultLink: d.faults, d: d}
+				d.faults.deliver = d.link.(*faultUDPLink).handlePacket
+			}
 		}
 	case d.conf.Fabric != nil || d.conf.Faults != nil:
 		d.kind = overFabric
@@ -92,8 +96,8 @@ func (d *device) openLink() (err error) {
 		if f := d.conf.Faults; f != nil {
 			d.faults = newFaultLink(f, l, d.lid, d.wake)
 			d.link = d.faults
-			if f.Hook != nil {
-				d.faults.deliver, handle = handle, d.faults.received
+			if f.concernReceived() {
+				handle = d.faults.wrap(handle)
 			}
 		}
 		l.attach(&d.conf.Switch.faultFabric, handle, d.wake)

@@ -1,6 +1,7 @@
 package udp
 
 import (
+	"net/netip"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/verbs/wire"
@@ -19,6 +20,7 @@ type Datagram struct {
 	Prefix wire.Prefix // of packets from that sender
 	TOS    uint8       // type of service and time to live, if the socket receives them
 	TTL    uint8
+	first  uint16 // index of packet 0 in the segment batch that it was received in
 	u      *Socket
 	refs   atomic.Int32 // holds; releases pair with the load in free
 	rx     rxBuffer
@@ -46,12 +48,22 @@ func (d *Datagram) Packet(i int) []byte {
 //
 //hot:bench BenchmarkUDPPingPong
 func (d *Datagram) Check(i int, foreign bool) bool {
-	id, ok := d.Prefix.Check(d.Packet(i), uint16(i))
-	if ok && id != uint16(i) && id != 0 {
+	index := d.first + uint16(i)
+	id, ok := d.Prefix.Check(d.Packet(i), index)
+	if ok && id != index && id != 0 {
 		ok = id < MaxSegments || foreign
 		d.u.Counts[IDSearched].Add(1)
 	}
 	return ok
+}
+
+// Single makes d the packet b alone, which was received from a sender as segment index of
+// its batch. Hold must not be called on d.
+func (u *Socket) Single(d *Datagram, from netip.AddrPort, index int, b []byte) {
+	d.b, d.seg, d.first, d.u = b, len(b), uint16(index), u
+	if s := SourceOf(from); d.From != s || d.Prefix == (wire.Prefix{}) {
+		d.From, d.Prefix = s, wire.NewPrefix(from, u.Addr)
+	}
 }
 
 // Hold keeps the datagram beyond the next Recv, until Release.
