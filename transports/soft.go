@@ -30,13 +30,15 @@ var (
 		"What does a device's work. With inline, the goroutine that posts or polls. With background, also a goroutine of the device when none does. With thread, a thread of its own that never sleeps.")
 	softAddr = config.New("SOFT_ADDR", "", addrParser(), "",
 		"The one address of the host that has a device over UDP. empty: all have.")
+	softGIDs = config.New("SOFT_GIDS", "one", config.Enum("one", "all"), "",
+		"GIDs of a device over UDP. one: each network address of the host has a device. all: each network interface has a device, with a GID for each address of it, IPv4 and IPv6, on one port. rc and ud use the first.")
 	softPort = config.New("SOFT_PORT", "0", config.Int(0, 1<<16-1), "",
 		"UDP port of the devices. 0: a random one for each; 4791: that of RoCEv2, for peers that know no other.")
 )
 
 // softSettings are the settings that SoftConfig reads.
 var softSettings = config.Table{Section: "software RNIC", Settings: []config.Setting{
-	softLink, softMTU, softMaxInline, softRdAtomic, softDepth, softWindow, softEngine, softAddr, softPort,
+	softLink, softMTU, softMaxInline, softRdAtomic, softDepth, softWindow, softEngine, softAddr, softGIDs, softPort,
 }}
 
 // SoftConfig returns the configuration of the software RNIC's devices according to the
@@ -45,7 +47,7 @@ func SoftConfig(s *config.Set, log *zap.Logger) soft.Config {
 	c := soft.Config{
 		MTU: softMTUs[softMTU.Get(s)], MaxInline: int(softMaxInline.Get(s)), Limits: soft.Limits{RdAtomic: softRdAtomic.Get(s)},
 		Engine: softEngines[softEngine.Get(s)], Depth: softDepth.Get(s), Window: softWindow.Get(s).Or(0),
-		Addr: softAddr.Get(s), Port: uint16(softPort.Get(s)), Log: log,
+		Addr: softAddr.Get(s), AllGIDs: softGIDs.Get(s) == "all", Port: uint16(softPort.Get(s)), Log: log,
 	}
 	if l := softLink.Get(s); l != "all" {
 		c.Link = l

@@ -55,7 +55,7 @@ type PortAttr struct {
 	// LongMTU, if that is larger than ActiveMTU; else 0.
 	LongMTU     MTU
 	GIDs, PKeys int
-	// LID is the UDP port of a soft device; 0 means 4791.
+	// LID is the UDP port of a soft device over UDP; 0 means 4791, the port of RoCEv2.
 	LID        uint16
 	Link       LinkLayer
 	MaxMessage uint32

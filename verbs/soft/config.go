@@ -74,6 +74,11 @@ type Config struct {
 	// Addr is the only address that has a UDP device; the zero Addr: one device for
 	// each usable address of the host.
 	Addr netip.Addr
+	// AllGIDs makes one UDP device of each network interface, with a GID for each usable
+	// address, up to 16, all on one port: usually an IPv4 and an IPv6 address. Otherwise
+	// each address has a device with one GID. GID 0 is Addr, or the first address. Each
+	// GID has a socket, so it costs a system call in each pass that looks for packets.
+	AllGIDs bool
 	// Port is the UDP port; 0: a random one. Peers that support RoCEv2's port only need
 	// 4791.
 	Port uint16

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/goucx/goucx/ucs"
@@ -70,15 +71,15 @@ const socketBuffer = 4 << 20
 
 // openLink opens the device's link. The in-process devices of a Switch serialise their
 // packets if they have faults: a Fabric of the Switch carries them.
-func (d *device) openLink() (err error) {
+func (d *device) openLink() error {
 	switch {
 	case d.conf.Link == LinkUDP:
 		d.kind = overUDP
-		if d.udp, err = udp.Open(d.conf.Addr, d.conf.Port, socketBuffer); err != nil {
+		all, err := openSockets(d.addrs, d.conf.Port)
+		if err != nil {
 			return err
 		}
-		d.udp.Tap, d.udp.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
-		d.gid, d.lid = d.udp.GID(), d.udp.LID()
+		d.useSockets(all)
 		d.link = udpLink{d}
 		if f := d.conf.Faults; f != nil {
 			d.faults = newFaultLink(f, udpLink{d}, d.lid, d.wake)
@@ -110,11 +111,16 @@ func (d *device) openLink() (err error) {
 }
 
 // resolve resolves an address that checkAddress has accepted, of a peer with these
-// features.
+// features. A foreign peer without a port of its own responds to port 4791, so the device
+// must be on it. A soft device responds to the port that it was given.
 func (d *device) resolve(a *verbs.AHAttr, features uint32) (route, error) {
 	r, err := d.link.resolve(a)
 	r.foreign = d.isForeign(features)
 	r.udp.Foreign = r.foreign
+	if err == nil && r.foreign && d.kind == overUDP && a.DLID == 0 && d.lid != wire.Port {
+		err = fmt.Errorf("peer %v has LID 0 and no PeerGoucx, so it responds to port %d, but the device is on %d: set its port to %d: %w",
+			a.DGID.Addr(), wire.Port, d.lid, wire.Port, ucs.ErrInvalid)
+	}
 	return r, err
 }
 

@@ -39,7 +39,8 @@ type faultLink struct {
 // sender alone.
 type rxSource struct {
 	from     netip.AddrPort
-	index    int // in its segment batch
+	to       *udp.Socket // of UDP: the socket that received it
+	index    int         // in its segment batch
 	tos, ttl uint8
 }
 
@@ -162,10 +163,12 @@ type faultUDPLink struct {
 func (l *faultUDPLink) receive(now ucs.Time) (n int) {
 	l.release(now)
 	l.releaseReceived(now)
-	for _, g := range l.d.udp.Recv() {
-		for i := range g.Packets() {
-			n++
-			l.received(rxSource{g.From.AddrPort(), i, g.TOS, g.TTL}, g.Packet(i), now)
+	for _, u := range l.d.sockets {
+		for _, g := range u.Recv() {
+			for i := range g.Packets() {
+				n++
+				l.received(rxSource{g.From.AddrPort(), u, i, g.TOS, g.TTL}, g.Packet(i), now)
+			}
 		}
 	}
 	empty := uint32(0)
@@ -190,7 +193,7 @@ func (l *faultUDPLink) handlePacket(s *rxSource, b []byte, now ucs.Time) {
 		d.counts.add(cntDroppedQPN, 1)
 		return
 	}
-	d.udp.Single(g, s.from, s.index, b)
+	s.to.Single(g, s.from, s.index, b)
 	g.TOS, g.TTL = s.tos, s.ttl
 	q.acquire()
 	q.markMemoryUser()

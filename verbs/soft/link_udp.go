@@ -2,7 +2,11 @@ package soft
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"math/bits"
+	"net/netip"
+	"syscall"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -23,8 +27,9 @@ const (
 type udpLink struct{ d *device }
 
 func (l udpLink) resolve(a *verbs.AHAttr) (r route, err error) {
-	r.udp, err = l.d.udp.Peer(a.DGID, a.DLID)
-	l.d.udp.SetClass(&r.udp, a.TrafficClass, a.HopLimit)
+	u := l.d.sockets[a.SGIDIndex]
+	r.udp, err = u.Peer(a.DGID, a.DLID)
+	u.SetClass(&r.udp, a.TrafficClass, a.HopLimit)
 	return r, err
 }
 
@@ -36,7 +41,7 @@ func (l udpLink) send(q *qp, now ucs.Time) bool {
 }
 
 func (l udpLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
-	t := l.d.udp.Begin(&to.udp)
+	t := to.udp.Begin()
 	addPacket(t, p)
 	t.Send()
 	return true
@@ -59,7 +64,7 @@ func (l udpLink) sendEncoded(ps []delayedPacket[route]) {
 		}
 		if t == nil {
 			to = &h.dest.udp
-			t = l.d.udp.Begin(to)
+			t = to.Begin()
 			addPacket(t, &p)
 		}
 	}
@@ -72,7 +77,90 @@ func (l udpLink) receive(now ucs.Time) int { return l.d.receiveUDP(now) }
 
 func (l udpLink) hasPackets() bool { return false }
 
-func (l udpLink) close() error { return l.d.udp.Close() }
+func (l udpLink) close() error { return closeSockets(l.d.sockets) }
+
+// openSockets opens a socket on each address, all on the same port. Port 0 means a random
+// one that is free on all.
+func openSockets(addrs []netip.Addr, port uint16) ([]*udp.Socket, error) {
+	for try := 0; ; try++ {
+		var all []*udp.Socket
+		p := port
+		for _, a := range addrs {
+			u, err := udp.Open(a, p, socketBuffer)
+			if err != nil {
+				err = errors.Join(err, closeSockets(all))
+				if port == 0 && len(all) > 0 && try < portTries && errors.Is(err, syscall.EADDRINUSE) {
+					all = nil
+					break
+				}
+				return nil, err
+			}
+			all, p = append(all, u), u.LID()
+		}
+		if all != nil {
+			return all, nil
+		}
+	}
+}
+
+// portTries is how many random ports openSockets tries.
+const portTries = 64
+
+func closeSockets(all []*udp.Socket) error {
+	var errs []error
+	for _, u := range all {
+		errs = append(errs, u.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// useSockets makes the sockets those of the device, and gives it their addresses.
+func (d *device) useSockets(all []*udp.Socket) {
+	d.sockets, d.udp = all, all[0]
+	for _, u := range all {
+		u.Tap, u.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
+	}
+	d.gid, d.lid = d.udp.GID(), d.udp.LID()
+}
+
+// SetPort moves a soft device over UDP to another port, on all its addresses; 0: a random
+// one. So a program can give one device port 4791, which peers other than goucx need, and
+// leave Config.Port 0 for the others. No object of the device may be open.
+//
+// Errors: ucs.ErrUnsupported for other devices; ucs.ErrBusy while objects are open; if the
+// port cannot be bound, the device keeps the one that it has. After any other error the
+// device can only be closed.
+func SetPort(c verbs.Context, port uint16) error {
+	d, ok := c.(*device)
+	if !ok || d.kind != overUDP {
+		return fmt.Errorf("set port of device %q, which has no UDP port: %w", c.Info().Name, ucs.ErrUnsupported)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fail := func(err error) error { return fmt.Errorf("set port %d of soft device %q: %w", port, d.info.Name, err) }
+	if d.closed {
+		return fail(ucs.ErrClosed)
+	}
+	for k, n := range d.openObjects {
+		if n > 0 {
+			return fail(fmt.Errorf("%d of its objects (%s) are open: %w", n, kindNames[k], ucs.ErrBusy))
+		}
+	}
+	if port == d.lid {
+		return nil
+	}
+	all, err := openSockets(d.addrs, port)
+	if err != nil {
+		return fail(err)
+	}
+	err = errors.Join(d.stopBackground(), d.link.close())
+	d.useSockets(all)
+	d.conf.Port = port
+	if err = errors.Join(err, d.startBackground()); err != nil {
+		return fail(err)
+	}
+	return nil
+}
 
 // deferSend reports whether the posted packets are batched with later ones. If so it
 // marks q, so that a later pass sends them. The first post of a pass is sent at once,
@@ -173,7 +261,6 @@ func addPacket(t *udp.Batch, p *packet) bool {
 // that after the last packet added to it. A batch is sent when the next packet does not
 // fit.
 func (q *qp) sendUDP() bool {
-	u := q.d.udp
 	p := &q.txPacket
 	var t *udp.Batch
 	at, most := q.saveSendState(), q.batchTarget()
@@ -182,7 +269,7 @@ func (q *qp) sendUDP() bool {
 			r.rnrWait == 0 && !r.probe.pending && r.psn.Diff(r.una) < shortPackets*r.window.cur && s.pendingResponses == 0 &&
 			q.loadState() == verbs.StateRTS {
 			if t == nil {
-				t = u.Begin(&q.route.udp)
+				t = q.route.udp.Begin()
 			}
 			if q.addFast(t, most) {
 				if !q.hasMore() {
@@ -195,7 +282,7 @@ func (q *qp) sendUDP() bool {
 			break
 		}
 		if t == nil {
-			t = u.Begin(&q.route.udp)
+			t = q.route.udp.Begin()
 		}
 		if t.Count >= most && p.Opcode != wire.Acknowledge || !addPacket(t, p) {
 			if done, st := t.SendMost(); st == ucs.NoResource {
@@ -203,7 +290,7 @@ func (q *qp) sendUDP() bool {
 				return true
 			}
 			at, most = afterLast, q.batchTarget()
-			t = u.Begin(&q.route.udp)
+			t = q.route.udp.Begin()
 			addPacket(t, p)
 		}
 		if !q.hasMore() {
@@ -251,7 +338,7 @@ func (q *qp) sendDatagrams() bool {
 		if to == nil {
 			return false
 		}
-		t = q.d.udp.Begin(&to.udp)
+		t = to.udp.Begin()
 		addPacket(t, &q.txPacket)
 	}
 }
@@ -284,13 +371,39 @@ const maxDeferred = 64
 // receiveUDP receives datagrams from the socket and processes their packets. It returns
 // the number of packets.
 func (d *device) receiveUDP(now ucs.Time) int {
-	n := 0
+	if len(d.sockets) > 1 {
+		return d.receiveAll(now)
+	}
 	all := d.udp.Recv()
 	empty := uint32(0)
 	if len(all) == 0 {
 		empty = 1
 	}
 	cpu.StoreRelease32(&d.socketEmpty, empty) // before the packets are acknowledged: delaySend reads it
+	return d.handleDatagrams(all, now)
+}
+
+// receiveAll is receiveUDP for a device with several addresses.
+func (d *device) receiveAll(now ucs.Time) (n int) {
+	empty := uint32(1)
+	var all [maxGIDs][]*udp.Datagram
+	for i, u := range d.sockets {
+		if all[i] = u.Recv(); len(all[i]) > 0 {
+			empty = 0
+		}
+	}
+	cpu.StoreRelease32(&d.socketEmpty, empty)
+	for i := range d.sockets {
+		n += d.handleDatagrams(all[i], now)
+	}
+	return n
+}
+
+// maxGIDs is the most GIDs of a device: each costs a system call per pass.
+const maxGIDs = 16
+
+// handleDatagrams processes the packets of received datagrams and returns their number.
+func (d *device) handleDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
 	for _, g := range all {
 		var q *qp
 		for i, all := 0, g.Packets(); i < all; i++ {
@@ -390,7 +503,7 @@ func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
 		q.count(cntDroppedOpcode, 1)
 	default:
 		if q.typ == verbs.UD {
-			p.sgid, p.slid, p.tos, p.ttl = g.From.GID(), g.From.LID(), g.TOS, g.TTL
+			p.sgid, p.dgid, p.slid, p.tos, p.ttl = g.From.GID(), g.GID(), g.From.LID(), g.TOS, g.TTL
 		}
 		q.handlePacket(p, now)
 	}

@@ -110,8 +110,10 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 		}
 	}
 	if q.typ == verbs.UD && d.kind == overUDP && !c.NoClass {
-		if err := d.udp.EnableClass(); err != nil {
-			return nil, err
+		for _, u := range d.sockets {
+			if err := u.EnableClass(); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := d.qps.add(q); err != nil {

@@ -30,9 +30,15 @@ const testQKey = 0x11111111
 func newEnd(t testing.TB, p verbs.Provider, typ verbs.QPType, size int) *end {
 	infos, err := p.Devices()
 	require.NoError(t, err)
-	e := &end{t: t, buf: make([]byte, size)}
-	e.c, err = p.Open(infos[0])
+	c, err := p.Open(infos[0])
 	require.NoError(t, err)
+	return newEndOn(t, c, typ, size)
+}
+
+// newEndOn is newEnd on an open device, which it closes at the end.
+func newEndOn(t testing.TB, c verbs.Context, typ verbs.QPType, size int) *end {
+	e := &end{t: t, c: c, buf: make([]byte, size)}
+	var err error
 	e.pd, err = e.c.AllocPD()
 	require.NoError(t, err)
 	e.ch, err = e.c.CreateCompChannel()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 )
 
 // counter is one of a device's counters.
@@ -129,7 +130,7 @@ func (d *device) Stats() *stats.Group {
 	_ = g.Add("objects", setOf(kindNames[:], made[:]))
 	_ = g.Add("bytes", setOf(kindNames[:], bytes[:]))
 	if d.udp != nil {
-		_ = g.Add("udp", d.udp.Counts.Set())
+		_ = g.Add("udp", udp.CountsOf(d.sockets))
 	}
 	return g
 }

@@ -281,20 +281,21 @@ func TestUDPOpen(t *testing.T) {
 
 func TestUDPPeer(t *testing.T) {
 	u := openTestPort(t, loopback)
-	_, err := u.Peer(u.GID(), 0)
-	require.ErrorIs(t, err, ucs.ErrInvalid, "LID 0 answers to 4791")
-	require.ErrorContains(t, err, "LID 0")
+	p, err := u.Peer(u.GID(), 0)
+	require.NoError(t, err)
+	require.Equal(t, uint16(RoCEPort), p.src.port)
 	for _, bad := range []string{"fe80::1", "0.0.0.0"} {
 		_, err = u.Peer(verbs.GIDOf(netip.MustParseAddr(bad)), 5)
 		require.ErrorIs(t, err, ucs.ErrUnreachable, bad)
 	}
 
-	p, err := u.Peer(u.GID(), 0x8123)
+	p, err = u.Peer(u.GID(), 0x8123)
 	require.NoError(t, err)
-	from := func(a string) *Datagram { return &Datagram{From: SourceOf(netip.MustParseAddrPort(a))} }
+	from := func(a string) *Datagram { return &Datagram{u: u, From: SourceOf(netip.MustParseAddrPort(a))} }
 	require.True(t, p.Matches(from("127.0.0.1:33059")))
 	require.True(t, p.Matches(from("[::ffff:127.0.0.1]:33059")))
 	require.False(t, p.Matches(from("127.0.0.1:33060")), "another port")
+	require.False(t, p.Matches(&Datagram{From: p.src}), "to another local address")
 	require.False(t, p.Matches(from("127.0.0.2:33059")), "another address")
 	require.False(t, p.Matches(from("[::127.0.0.1]:33059")), "another family")
 

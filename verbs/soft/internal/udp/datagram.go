@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -60,11 +61,14 @@ func (d *Datagram) Check(i int, foreign bool) bool {
 // Single makes d the packet b alone, which was received from a sender as segment index of
 // its batch. Hold must not be called on d.
 func (u *Socket) Single(d *Datagram, from netip.AddrPort, index int, b []byte) {
-	d.b, d.seg, d.first, d.u = b, len(b), uint16(index), u
-	if s := SourceOf(from); d.From != s || d.Prefix == (wire.Prefix{}) {
+	if s := SourceOf(from); d.From != s || d.u != u {
 		d.From, d.Prefix = s, wire.NewPrefix(from, u.Addr)
 	}
+	d.b, d.seg, d.first, d.u = b, len(b), uint16(index), u
 }
+
+// GID returns the local address that the datagram was sent to.
+func (d *Datagram) GID() verbs.GID { return d.u.GID() }
 
 // Hold keeps the datagram beyond the next Recv, until Release.
 func (d *Datagram) Hold() { d.refs.Add(1) }

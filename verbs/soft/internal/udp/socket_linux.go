@@ -183,7 +183,7 @@ func (u *Socket) Close() error {
 	return nil
 }
 
-// LID returns the UDP port, which is the device's LID.
+// LID returns the UDP port. The device announces it as its LID, unless it is RoCEPort.
 func (u *Socket) LID() uint16 { return u.Addr.Port() }
 
 // GID returns the address as a GID.
@@ -204,9 +204,7 @@ func (u *Socket) EnableClass() error {
 	return nil
 }
 
-// Peer resolves a peer's address. lid is its port; 0 means RoCEPort, on which rxe and
-// hardware listen. They also send their responses to that port, so the device must be
-// on it.
+// Peer resolves a peer's address. lid is its port; 0 means RoCEPort.
 func (u *Socket) Peer(gid verbs.GID, lid uint16) (Peer, error) {
 	a := gid.Addr()
 	if a.Is4() != u.Addr.Addr().Is4() || a.IsUnspecified() {
@@ -215,14 +213,10 @@ func (u *Socket) Peer(gid verbs.GID, lid uint16) (Peer, error) {
 	port := lid
 	if lid == 0 {
 		port = RoCEPort
-		if u.Addr.Port() != RoCEPort {
-			return Peer{}, fmt.Errorf("peer %v has LID 0 and responds to port %d, but the device is on %d: %w",
-				a, RoCEPort, u.Addr.Port(), ucs.ErrInvalid)
-		}
 	}
 	to := netip.AddrPortFrom(a, port)
 	p := Peer{
-		src: SourceOf(to), Prefix: wire.NewPrefix(u.Addr, to),
+		u: u, src: SourceOf(to), Prefix: wire.NewPrefix(u.Addr, to),
 	}
 	p.SockaddrLen = putSockaddr(&p.sockaddr, to, u.zone)
 	return p, nil

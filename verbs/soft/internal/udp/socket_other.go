@@ -79,7 +79,7 @@ func (u *Socket) Begin(*Peer) *Batch { return &Batch{} }
 func (u *Socket) Recv() []*Datagram { return nil }
 
 // NewPoller is a stub.
-func (u *Socket) NewPoller() (*Poller, error) { return nil, ucs.ErrUnsupported }
+func NewPoller([]*Socket) (*Poller, error) { return nil, ucs.ErrUnsupported }
 
 // Reserve is a stub.
 func (t *Batch) Reserve(int) []byte { return nil }
