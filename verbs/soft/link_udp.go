@@ -118,6 +118,9 @@ func closeSockets(all []*udp.Socket) error {
 func (d *device) useSockets(all []*udp.Socket) {
 	d.sockets, d.udp = all, all[0]
 	for _, u := range all {
+		if d.conf.ICRC == ICRCStrict {
+			u.WatchIdentifications()
+		}
 		u.Tap, u.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
 	}
 	d.gid, d.lid = d.udp.GID(), d.udp.LID()
@@ -493,7 +496,7 @@ func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
 		q.count(cntDroppedSource, 1)
 		return
 	}
-	f, ok := decodePacket(g, i, p, q.foreign())
+	f, ok := decodePacket(g, i, p, q.icrc)
 	switch {
 	case !ok:
 		q.count(cntDroppedICRC, 1)
@@ -572,10 +575,10 @@ func (q *qp) restoreSendState(at *sendState, sent int) {
 }
 
 // decodePacket decodes packet i of g and then checks its ICRC; ok is false if only the
-// ICRC is wrong. foreign is set if the sender may be a foreign device.
+// ICRC is wrong.
 //
 //hot:bench BenchmarkUDPPingPong
-func decodePacket(g *udp.Datagram, i int, p *packet, foreign bool) (f wire.Fault, ok bool) {
+func decodePacket(g *udp.Datagram, i int, p *packet, c udp.ICRCCheck) (f wire.Fault, ok bool) {
 	b := g.Packet(i)
 	if len(b) < udp.MinPacket {
 		return wire.FaultShort, true
@@ -583,5 +586,5 @@ func decodePacket(g *udp.Datagram, i int, p *packet, foreign bool) (f wire.Fault
 	if f = p.decode(b[:len(b)-wire.ICRCLen]); f != wire.FaultNone {
 		return f, true
 	}
-	return f, g.Check(i, foreign)
+	return f, g.Check(i, c)
 }

@@ -47,7 +47,8 @@ type Socket struct {
 	// none.
 	HasQP  func(verbs.QPN) bool
 	prober prober
-	_      ucs.Pad // senders read the fields above, each receive writes those below
+	ids    *identifications // nil: they are not watched
+	_      ucs.Pad          // senders read the fields above, each receive writes those below
 	rx     receiver
 }
 
@@ -177,6 +178,7 @@ func (u *Socket) bind(addr netip.Addr, port uint16) error {
 // Close closes the socket.
 func (u *Socket) Close() error {
 	u.prober.stop()
+	u.ids.close()
 	if err := unix.Close(u.FD); err != nil {
 		return fmt.Errorf("close udp port %v: %w", u.Addr, err)
 	}
