@@ -28,7 +28,9 @@ type udpLink struct{ d *device }
 
 func (l udpLink) resolve(a *verbs.AHAttr) (r route, err error) {
 	u := l.d.sockets[a.SGIDIndex]
-	r.udp, err = u.Peer(a.DGID, a.DLID)
+	if r.udp, err = u.Peer(a.DGID, a.DLID); err == nil {
+		err = u.SetFlowLabel(&r.udp, a.FlowLabel)
+	}
 	u.SetClass(&r.udp, a.TrafficClass, a.HopLimit)
 	return r, err
 }
@@ -506,7 +508,7 @@ func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
 		q.count(cntDroppedOpcode, 1)
 	default:
 		if q.typ == verbs.UD {
-			p.sgid, p.dgid, p.slid, p.tos, p.ttl = g.From.GID(), g.GID(), g.From.LID(), g.TOS, g.TTL
+			p.sgid, p.dgid, p.slid, p.tos, p.ttl, p.flow = g.From.GID(), g.GID(), g.From.LID(), g.TOS, g.TTL, g.Flow
 		}
 		q.handlePacket(p, now)
 	}

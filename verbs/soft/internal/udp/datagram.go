@@ -21,6 +21,7 @@ type Datagram struct {
 	Prefix wire.Prefix // of packets from that sender
 	TOS    uint8       // type of service and time to live, if the socket receives them
 	TTL    uint8
+	Flow   uint32 // IPv6 flow label, if the socket receives it
 	first  uint16 // index of packet 0 in the segment batch that it was received in
 	u      *Socket
 	refs   atomic.Int32 // holds; releases pair with the load in free
@@ -117,7 +118,7 @@ const DefaultTTL = 64
 //
 //go:noinline
 func (d *Datagram) tapPackets() {
-	h := wire.Network{Src: d.From.AddrPort(), Dst: d.u.Addr, TOS: d.TOS, TTL: d.TTL}
+	h := wire.Network{Src: d.From.AddrPort(), Dst: d.u.Addr, TOS: d.TOS, TTL: d.TTL, FlowLabel: d.Flow}
 	if h.TTL == 0 {
 		h.TTL = DefaultTTL
 	}

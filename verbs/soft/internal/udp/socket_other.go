@@ -63,6 +63,9 @@ func (u *Socket) EnableClass() error { return ucs.ErrUnsupported }
 // SetClass is a stub.
 func (u *Socket) SetClass(*Peer, uint8, uint8) {}
 
+// SetFlowLabel is a stub.
+func (u *Socket) SetFlowLabel(*Peer, uint32) error { return ucs.ErrUnsupported }
+
 // Peer is a stub.
 func (u *Socket) Peer(verbs.GID, uint16) (Peer, error) { return Peer{}, ucs.ErrUnsupported }
 
