@@ -2,11 +2,6 @@ package soft
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
-	"math/bits"
-	"net/netip"
-	"syscall"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -80,92 +75,6 @@ func (l udpLink) receive(now ucs.Time) int { return l.d.receiveUDP(now) }
 func (l udpLink) hasPackets() bool { return false }
 
 func (l udpLink) close() error { return closeSockets(l.d.sockets) }
-
-// openSockets opens a socket on each address, all on the same port. Port 0 means a random
-// one that is free on all.
-func openSockets(addrs []netip.Addr, port uint16) ([]*udp.Socket, error) {
-	for try := 0; ; try++ {
-		var all []*udp.Socket
-		p := port
-		for _, a := range addrs {
-			u, err := udp.Open(a, p, socketBuffer)
-			if err != nil {
-				err = errors.Join(err, closeSockets(all))
-				if port == 0 && len(all) > 0 && try < portTries && errors.Is(err, syscall.EADDRINUSE) {
-					all = nil
-					break
-				}
-				return nil, err
-			}
-			all, p = append(all, u), u.LID()
-		}
-		if all != nil {
-			return all, nil
-		}
-	}
-}
-
-// portTries is how many random ports openSockets tries.
-const portTries = 64
-
-func closeSockets(all []*udp.Socket) error {
-	var errs []error
-	for _, u := range all {
-		errs = append(errs, u.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// useSockets makes the sockets those of the device, and gives it their addresses.
-func (d *device) useSockets(all []*udp.Socket) {
-	d.sockets, d.udp = all, all[0]
-	for _, u := range all {
-		if d.conf.ICRC == ICRCStrict {
-			u.WatchIdentifications()
-		}
-		u.Tap, u.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
-	}
-	d.gid, d.lid = d.udp.GID(), d.udp.LID()
-}
-
-// SetPort moves a soft device over UDP to another port, on all its addresses; 0: a random
-// one. So a program can give one device port 4791, which peers other than goucx need, and
-// leave Config.Port 0 for the others. No object of the device may be open.
-//
-// Errors: ucs.ErrUnsupported for other devices; ucs.ErrBusy while objects are open; if the
-// port cannot be bound, the device keeps the one that it has. After any other error the
-// device can only be closed.
-func SetPort(c verbs.Context, port uint16) error {
-	d, ok := c.(*device)
-	if !ok || d.kind != overUDP {
-		return fmt.Errorf("set port of device %q, which has no UDP port: %w", c.Info().Name, ucs.ErrUnsupported)
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	fail := func(err error) error { return fmt.Errorf("set port %d of soft device %q: %w", port, d.info.Name, err) }
-	if d.closed {
-		return fail(ucs.ErrClosed)
-	}
-	for k, n := range d.openObjects {
-		if n > 0 {
-			return fail(fmt.Errorf("%d of its objects (%s) are open: %w", n, kindNames[k], ucs.ErrBusy))
-		}
-	}
-	if port == d.lid {
-		return nil
-	}
-	all, err := openSockets(d.addrs, port)
-	if err != nil {
-		return fail(err)
-	}
-	err = errors.Join(d.stopBackground(), d.link.close())
-	d.useSockets(all)
-	d.conf.Port = port
-	if err = errors.Join(err, d.startBackground()); err != nil {
-		return fail(err)
-	}
-	return nil
-}
 
 // deferSend reports whether the posted packets are batched with later ones. If so it
 // marks q, so that a later pass sends them. The first post of a pass is sent at once,
@@ -511,68 +420,6 @@ func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
 			p.sgid, p.dgid, p.slid, p.tos, p.ttl, p.flow = g.From.GID(), g.GID(), g.From.LID(), g.TOS, g.TTL, g.Flow
 		}
 		q.handlePacket(p, now)
-	}
-}
-
-// sendState is a snapshot of a queue pair's send state. sendUDP restores it when the socket
-// accepts no more packets.
-type sendState struct {
-	state                verbs.QPState
-	tx, sent             uint32
-	rdAtomic             int
-	psn, sndMax          verbs.PSN
-	pendingResponses     uint16
-	oldestSent, unacked  uint32
-	ack                  verbs.PSN
-	failed               bool
-	flags                rspFlags
-	ackState             ackState
-	nak                  wire.Syndrome
-	packets, bytes, acks uint64
-}
-
-// saveSendState returns a snapshot of the send state.
-func (q *qp) saveSendState() sendState {
-	r, s, c := &q.req, &q.rsp, &q.counts
-	at := sendState{
-		state: q.loadState(), tx: r.tx, sent: r.sent, rdAtomic: r.rdAtomic, psn: r.psn, sndMax: r.sndMax, failed: r.failed,
-		pendingResponses: s.pendingResponses, ack: s.ack, unacked: s.unacked, ackState: s.ackState, flags: s.flags, nak: s.nak,
-		packets: c[cntTxPackets], bytes: c[cntTxBytes], acks: c[cntAcks],
-	}
-	if s.pendingResponses != 0 {
-		at.oldestSent = s.saved[s.oldestPending()].sent
-	}
-	return at
-}
-
-// restoreSendState rewinds the send state to the snapshot, so that packets built since then are
-// built again. The first sent packets are excepted: the socket took them, and they are
-// built again only to count as sent. If the queue pair changed its state meanwhile,
-// restoreSendState does nothing.
-//
-//go:noinline
-func (q *qp) restoreSendState(at *sendState, sent int) {
-	if q.loadState() != at.state {
-		return
-	}
-	r, s, c := &q.req, &q.rsp, &q.counts
-	r.tx, r.sent, r.rdAtomic, r.psn, r.sndMax, r.failed = at.tx, at.sent, at.rdAtomic, at.psn, at.sndMax, at.failed
-	for m := at.pendingResponses; m != 0; m &= m - 1 {
-		a := &s.saved[bits.TrailingZeros16(m)]
-		a.sent = a.firstSent
-	}
-	if s.pendingResponses = at.pendingResponses; s.pendingResponses != 0 {
-		s.saved[s.oldestPending()].sent = at.oldestSent
-	}
-	s.ack, s.unacked, s.ackState, s.flags, s.nak = at.ack, at.unacked, at.ackState, at.flags, at.nak
-	c.add(cntTxPackets, at.packets-c[cntTxPackets])
-	c.add(cntTxBytes, at.bytes-c[cntTxBytes])
-	c.add(cntAcks, at.acks-c[cntAcks])
-	p := &q.txPacket
-	for range sent { // rebuilds the same packets in the same order, to count them as sent
-		if !q.nextPacket(p) {
-			return
-		}
 	}
 }
 
