@@ -18,8 +18,8 @@ var (
 		"What devices of the software RNIC send through. inproc connects those of one program; udp has a device for each network address of the host.")
 	softMTU = config.New("SOFT_MTU", "auto", config.Enum("auto", "256", "512", "1024", "2048", "4096", "20480"), "bytes",
 		"Longest payload of a packet. auto: what the network interface carries. 20480 is for connections between devices of goucx; all else has 4096.")
-	softMaxInline = config.New("SOFT_MAX_INLINE", "64", config.Size(1, verbs.InlineLen), "bytes",
-		"Longest message that a work request may hold in itself; rc refuses devices with less than 64.")
+	softMaxInline = config.New("SOFT_MAX_INLINE", "220", config.Size(1, 220), "bytes",
+		"Longest inline message of a queue pair; rc refuses devices with less than 64.")
 	softRdAtomic = config.New("SOFT_MAX_RD_ATOMIC", "16", config.Int(1, 16), "",
 		"Outstanding RDMA reads and atomics of a queue pair.")
 	softDepth = config.New("SOFT_DEPTH", "1024", config.Int(16, 1<<16), "packets",

@@ -23,7 +23,7 @@ func softConfig(t *testing.T) soft.Config {
 func TestSoftDefaults(t *testing.T) {
 	c := softConfig(t)
 	require.NoError(t, c.Validate())
-	assert.Equal(t, soft.Config{MaxInline: verbs.InlineLen, Limits: soft.Limits{RdAtomic: 16}, Depth: 1024}, c)
+	assert.Equal(t, soft.Config{MaxInline: 220, Limits: soft.Limits{RdAtomic: 16}, Depth: 1024}, c)
 }
 
 func TestSoftConfig(t *testing.T) {
@@ -43,7 +43,7 @@ func TestSoftConfig(t *testing.T) {
 
 func TestSoftRefused(t *testing.T) {
 	for name, value := range map[string]string{
-		"LINK": "ib", "MTU": "1500", "MAX_INLINE": "65", "MAX_RD_ATOMIC": "0", "DEPTH": "1", "WINDOW": "8193",
+		"LINK": "ib", "MTU": "1500", "MAX_INLINE": "221", "MAX_RD_ATOMIC": "0", "DEPTH": "1", "WINDOW": "8193",
 		"ENGINE": "none", "ADDR": "localhost", "GIDS": "2", "PORT": "65536", "ICRC": "on",
 	} {
 		t.Run(name, func(t *testing.T) {

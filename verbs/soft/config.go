@@ -82,8 +82,9 @@ type Config struct {
 	// MTU is the MTU of the port; 0: the largest that the link carries. An MTU above
 	// 4096 bytes becomes the port's LongMTU, and ActiveMTU is 4096.
 	MTU verbs.MTU
-	// MaxInline is the longest inline message of a queue pair in bytes, up to
-	// verbs.InlineLen, which is the default.
+	// MaxInline is the longest inline message of a queue pair in bytes, up to 220, which is
+	// the default. Up to verbs.InlineLen are in the work request; longer ones are gathered
+	// from SGEs by the post, and only queue pairs that request them take memory for them.
 	MaxInline int
 	// Limits bound the objects of a device.
 	Limits Limits
@@ -156,6 +157,8 @@ type Limits struct {
 const (
 	minDepth, defaultDepth, maxDepth = 16, 1024, 1 << 16
 	maxWindow                        = 8192
+	// maxInline is what usual adapters have, and fits a packet of every MTU.
+	maxInline = 220
 	// maxKeys is the number of keys or handles. A key has 32 bits, of which eight are
 	// the version.
 	maxKeys = 1 << 24
@@ -202,7 +205,7 @@ func (c *Config) Validate() error {
 	if c.ICRC >= numICRCModes {
 		bad("ICRC", uint8(c.ICRC), "a mode")
 	}
-	span("MaxInline", c.MaxInline, 1, verbs.InlineLen)
+	span("MaxInline", c.MaxInline, 1, maxInline)
 	span("Depth", c.Depth, minDepth, maxDepth)
 	span("Window", c.Window, 1, maxWindow)
 	for _, l := range limits {
@@ -225,7 +228,7 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	def(&c.MaxInline, verbs.InlineLen)
+	def(&c.MaxInline, maxInline)
 	def(&c.Depth, defaultDepth)
 	for _, l := range limits {
 		def(l.field(&c.Limits), l.def)

@@ -111,7 +111,7 @@ func (q *qp) canSendNow() bool {
 
 // isFast reports whether w is a message of the UDP fast path.
 func (w *wqe) isFast() bool {
-	return fastOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline
+	return fastOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline && w.n <= verbs.InlineLen
 }
 
 // mayReceiveFast reports whether the expected request may take the fast path. A request

@@ -95,6 +95,9 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	}
 	q.rq.init(c.Caps.MaxRecv, p.single())
 	q.sq.single = p.single()
+	if c.Caps.MaxInline > verbs.InlineLen {
+		q.sq.longSlot = c.Caps.MaxInline
+	}
 	if c.SignalAll {
 		q.alwaysFlags = verbs.SendSignaled
 	}
@@ -103,12 +106,12 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q.icrc = d.icrcCheck(true)
 	q.fastMax, q.fastUDPMax, q.fastInline = -1, -1, -1
 	if q.typ == verbs.RC {
-		q.fastInline = q.caps.MaxInline
+		q.fastInline = min(q.caps.MaxInline, verbs.InlineLen)
 		switch d.kind {
 		case overInproc:
 			q.fastMax = min(smallLen, q.caps.MaxInline)
 		case overUDP:
-			q.fastUDPMax = q.caps.MaxInline
+			q.fastUDPMax = q.fastInline
 		default: // no fast path
 		}
 	}

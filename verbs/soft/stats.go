@@ -123,7 +123,9 @@ func (d *device) Stats() *stats.Group {
 	for _, s := range d.srqs.all {
 		bytes[kindSRQ] += s.bytes()
 	}
-	d.qps.each(func(q *qp) { bytes[kindQP] += q.rq.bytes() + atomic.LoadUint64(&q.sq.counts.ring)*sizeOf[wqe]() })
+	d.qps.each(func(q *qp) {
+		bytes[kindQP] += q.rq.bytes() + atomic.LoadUint64(&q.sq.counts.ring)*(sizeOf[wqe]()+uint64(q.sq.longSlot))
+	})
 	d.mu.Unlock()
 	g := new(stats.Group) // an empty group accepts any prefix
 	_ = g.Add("device", setOf(counterNames[:], sum[:]))
