@@ -88,7 +88,8 @@ type AHAttr struct {
 	Port         uint8
 	HopLimit     uint8
 	TrafficClass uint8
-	FlowLabel    uint32
+	// FlowLabel is the flow label of the packets over IPv6, 20 bits.
+	FlowLabel uint32
 	// PeerFeatures applies to datagrams: the receiver's PortAttr.PeerFeatures, or 0. A
 	// connected queue pair uses QPAttr.PeerFeatures.
 	PeerFeatures uint32

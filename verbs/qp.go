@@ -24,8 +24,8 @@ type QPConfig struct {
 	Caps QPCaps
 	// SignalAll: every send work request generates a completion, whatever its flags.
 	SignalAll bool
-	// NoClass, for UD: the program reads no traffic class and hop limit from the GRH
-	// area, so a device may leave them 0.
+	// NoClass, for UD: the program reads no traffic class, hop limit and flow label from the
+	// GRH area, so a device may leave them 0.
 	NoClass bool
 }
 

@@ -44,6 +44,36 @@ func (m EngineMode) String() string {
 	return fmt.Sprintf("engine mode %d", uint8(m))
 }
 
+// ICRCMode selects how the ICRCs of received packets are checked. Over IPv6 ICRCSearch and
+// ICRCStrict are the same.
+type ICRCMode uint8
+
+const (
+	// ICRCSearch searches for the IPv4 identification that an ICRC was computed with, where
+	// it is not the expected one. It is the default. The search leaves 26 of the 32 bits to
+	// detect errors in packets of soft devices, 16 in those of foreign peers, and 16 in
+	// datagrams.
+	ICRCSearch ICRCMode = iota
+	// ICRCOff does not check packets that connected queue pairs receive from soft devices.
+	// The UDP checksum and the link's own remain. Packets of foreign peers and datagrams are
+	// checked as with ICRCSearch.
+	ICRCOff
+	// ICRCStrict searches for nothing: all 32 bits detect errors. Over IPv4 a packet socket
+	// shows identifications, which needs CAP_NET_RAW. Without it, foreign peers over IPv4 are
+	// refused, and so are packets of soft devices whose segment batch was cut on its way,
+	// which usual networks deliver to a host whose interface does not combine them (GRO).
+	ICRCStrict
+	numICRCModes
+)
+
+// String returns the name of the mode.
+func (m ICRCMode) String() string {
+	if m < numICRCModes {
+		return [numICRCModes]string{"search", "off", "strict"}[m]
+	}
+	return fmt.Sprintf("icrc mode %d", uint8(m))
+}
+
 // Config configures the devices of a Provider. The zero value selects the defaults.
 type Config struct {
 	// Link restricts the devices to LinkInproc or LinkUDP; "": both. With a Fabric
@@ -82,6 +112,9 @@ type Config struct {
 	// Port is the UDP port; 0: a random one. Peers that support RoCEv2's port only need
 	// 4791.
 	Port uint16
+	// ICRC selects how a UDP device checks the ICRC of received packets. It sends right ones
+	// in any case.
+	ICRC ICRCMode
 	// Switch connects in-process devices; nil: the provider creates one, so that its
 	// own devices reach each other.
 	Switch *Switch
@@ -165,6 +198,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Engine >= numEngineModes {
 		bad("Engine", uint8(c.Engine), "a mode")
+	}
+	if c.ICRC >= numICRCModes {
+		bad("ICRC", uint8(c.ICRC), "a mode")
 	}
 	span("MaxInline", c.MaxInline, 1, verbs.InlineLen)
 	span("Depth", c.Depth, minDepth, maxDepth)

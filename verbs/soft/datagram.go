@@ -136,7 +136,7 @@ const grhLen = wire.GRHLen
 func putGRH(area []byte, p *packet, n int) {
 	h := wire.Network{
 		Src: netip.AddrPortFrom(p.sgid.Addr(), 0), Dst: netip.AddrPortFrom(p.dgid.Addr(), 0),
-		TOS: p.tos, TTL: p.ttl,
+		TOS: p.tos, TTL: p.ttl, FlowLabel: p.flow,
 	}
 	wire.GRH(area).Put(&h, n)
 }

@@ -65,6 +65,20 @@ func (d *device) isForeign(features uint32) bool {
 // come from any device.
 func (q *qp) foreign() bool { return q.typ == verbs.UD || q.route.foreign }
 
+// icrcCheck returns how the ICRC of packets is checked that come from a soft peer, or if
+// foreign is set, that may come from any device.
+func (d *device) icrcCheck(foreign bool) udp.ICRCCheck {
+	switch {
+	case d.conf.ICRC == ICRCStrict:
+		return udp.ICRCStrict
+	case foreign:
+		return udp.ICRCSearchAny
+	case d.conf.ICRC == ICRCOff:
+		return udp.ICRCNone
+	}
+	return udp.ICRCSearch
+}
+
 // socketBuffer is the requested size of a device's socket buffers: when many peers send
 // to one device, their windows add up.
 const socketBuffer = 4 << 20
@@ -120,6 +134,11 @@ func (d *device) resolve(a *verbs.AHAttr, features uint32) (route, error) {
 	if err == nil && r.foreign && d.kind == overUDP && a.DLID == 0 && d.lid != wire.Port {
 		err = fmt.Errorf("peer %v has LID 0 and no PeerGoucx, so it responds to port %d, but the device is on %d: set its port to %d: %w",
 			a.DGID.Addr(), wire.Port, d.lid, wire.Port, ucs.ErrInvalid)
+	}
+	if err == nil && r.foreign && d.kind == overUDP && d.conf.ICRC == ICRCStrict {
+		if err = d.sockets[a.SGIDIndex].ShowsIdentifications(); err != nil {
+			err = fmt.Errorf("ICRC strict with peer %v, which has no PeerGoucx: use IPv6, or permit packet sockets (CAP_NET_RAW): %w", a.DGID.Addr(), err)
+		}
 	}
 	return r, err
 }

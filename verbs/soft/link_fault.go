@@ -42,6 +42,7 @@ type rxSource struct {
 	to       *udp.Socket // of UDP: the socket that received it
 	index    int         // in its segment batch
 	tos, ttl uint8
+	flow     uint32
 }
 
 // newFaultLink wraps below. Devices with equal Faults draw different random numbers if
@@ -167,7 +168,7 @@ func (l *faultUDPLink) receive(now ucs.Time) (n int) {
 		for _, g := range u.Recv() {
 			for i := range g.Packets() {
 				n++
-				l.received(rxSource{g.From.AddrPort(), u, i, g.TOS, g.TTL}, g.Packet(i), now)
+				l.received(rxSource{g.From.AddrPort(), u, i, g.TOS, g.TTL, g.Flow}, g.Packet(i), now)
 			}
 		}
 	}
@@ -194,7 +195,7 @@ func (l *faultUDPLink) handlePacket(s *rxSource, b []byte, now ucs.Time) {
 		return
 	}
 	s.to.Single(g, s.from, s.index, b)
-	g.TOS, g.TTL = s.tos, s.ttl
+	g.TOS, g.TTL, g.Flow = s.tos, s.ttl, s.flow
 	q.acquire()
 	q.markMemoryUser()
 	q.handleUDPPacket(&d.rxPacket, g, 0, now)

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"encoding/binary"
-	"math/bits"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -24,7 +23,9 @@ type udpLink struct{ d *device }
 
 func (l udpLink) resolve(a *verbs.AHAttr) (r route, err error) {
 	u := l.d.sockets[a.SGIDIndex]
-	r.udp, err = u.Peer(a.DGID, a.DLID)
+	if r.udp, err = u.Peer(a.DGID, a.DLID); err == nil {
+		err = u.SetFlowLabel(&r.udp, a.FlowLabel)
+	}
 	u.SetClass(&r.udp, a.TrafficClass, a.HopLimit)
 	return r, err
 }
@@ -410,7 +411,7 @@ func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
 		q.count(cntDroppedSource, 1)
 		return
 	}
-	f, ok := decodePacket(g, i, p, q.foreign())
+	f, ok := decodePacket(g, i, p, q.icrc)
 	switch {
 	case !ok:
 		q.count(cntDroppedICRC, 1)
@@ -420,79 +421,17 @@ func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
 		q.count(cntDroppedOpcode, 1)
 	default:
 		if q.typ == verbs.UD {
-			p.sgid, p.dgid, p.slid, p.tos, p.ttl = g.From.GID(), g.GID(), g.From.LID(), g.TOS, g.TTL
+			p.sgid, p.dgid, p.slid, p.tos, p.ttl, p.flow = g.From.GID(), g.GID(), g.From.LID(), g.TOS, g.TTL, g.Flow
 		}
 		q.handlePacket(p, now)
 	}
 }
 
-// sendState is a snapshot of a queue pair's send state. sendUDP restores it when the socket
-// accepts no more packets.
-type sendState struct {
-	state                verbs.QPState
-	tx, sent             uint32
-	rdAtomic             int
-	psn, sndMax          verbs.PSN
-	pendingResponses     uint16
-	oldestSent, unacked  uint32
-	ack                  verbs.PSN
-	failed               bool
-	flags                rspFlags
-	ackState             ackState
-	nak                  wire.Syndrome
-	packets, bytes, acks uint64
-}
-
-// saveSendState returns a snapshot of the send state.
-func (q *qp) saveSendState() sendState {
-	r, s, c := &q.req, &q.rsp, &q.counts
-	at := sendState{
-		state: q.loadState(), tx: r.tx, sent: r.sent, rdAtomic: r.rdAtomic, psn: r.psn, sndMax: r.sndMax, failed: r.failed,
-		pendingResponses: s.pendingResponses, ack: s.ack, unacked: s.unacked, ackState: s.ackState, flags: s.flags, nak: s.nak,
-		packets: c[cntTxPackets], bytes: c[cntTxBytes], acks: c[cntAcks],
-	}
-	if s.pendingResponses != 0 {
-		at.oldestSent = s.saved[s.oldestPending()].sent
-	}
-	return at
-}
-
-// restoreSendState rewinds the send state to the snapshot, so that packets built since then are
-// built again. The first sent packets are excepted: the socket took them, and they are
-// built again only to count as sent. If the queue pair changed its state meanwhile,
-// restoreSendState does nothing.
-//
-//go:noinline
-func (q *qp) restoreSendState(at *sendState, sent int) {
-	if q.loadState() != at.state {
-		return
-	}
-	r, s, c := &q.req, &q.rsp, &q.counts
-	r.tx, r.sent, r.rdAtomic, r.psn, r.sndMax, r.failed = at.tx, at.sent, at.rdAtomic, at.psn, at.sndMax, at.failed
-	for m := at.pendingResponses; m != 0; m &= m - 1 {
-		a := &s.saved[bits.TrailingZeros16(m)]
-		a.sent = a.firstSent
-	}
-	if s.pendingResponses = at.pendingResponses; s.pendingResponses != 0 {
-		s.saved[s.oldestPending()].sent = at.oldestSent
-	}
-	s.ack, s.unacked, s.ackState, s.flags, s.nak = at.ack, at.unacked, at.ackState, at.flags, at.nak
-	c.add(cntTxPackets, at.packets-c[cntTxPackets])
-	c.add(cntTxBytes, at.bytes-c[cntTxBytes])
-	c.add(cntAcks, at.acks-c[cntAcks])
-	p := &q.txPacket
-	for range sent { // rebuilds the same packets in the same order, to count them as sent
-		if !q.nextPacket(p) {
-			return
-		}
-	}
-}
-
 // decodePacket decodes packet i of g and then checks its ICRC; ok is false if only the
-// ICRC is wrong. foreign is set if the sender may be a foreign device.
+// ICRC is wrong.
 //
 //hot:bench BenchmarkUDPPingPong
-func decodePacket(g *udp.Datagram, i int, p *packet, foreign bool) (f wire.Fault, ok bool) {
+func decodePacket(g *udp.Datagram, i int, p *packet, c udp.ICRCCheck) (f wire.Fault, ok bool) {
 	b := g.Packet(i)
 	if len(b) < udp.MinPacket {
 		return wire.FaultShort, true
@@ -500,5 +439,5 @@ func decodePacket(g *udp.Datagram, i int, p *packet, foreign bool) (f wire.Fault
 	if f = p.decode(b[:len(b)-wire.ICRCLen]); f != wire.FaultNone {
 		return f, true
 	}
-	return f, g.Check(i, foreign)
+	return f, g.Check(i, c)
 }

@@ -48,6 +48,7 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	if mask&verbs.AttrAV != 0 {
 		q.route = path
 	}
+	q.icrc = q.d.icrcCheck(q.foreign())
 
 	// Copy the attributes to the machines.
 	a = &q.attr

@@ -27,6 +27,7 @@ type packet struct {
 	dgid verbs.GID
 	tos  uint8
 	ttl  uint8
+	flow uint32
 
 	// The payload: n bytes in nsg pieces. On receive it is valid during the call, on
 	// send until the link has sent it.

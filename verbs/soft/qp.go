@@ -7,6 +7,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -47,7 +48,8 @@ type qp struct {
 	pkey    uint16
 	qkey    uint32
 	access  verbs.Access
-	fastMax int // longest message of the in-process fast path; -1: none
+	icrc    udp.ICRCCheck // how ICRCs of received packets are checked, over UDP
+	fastMax int           // longest message of the in-process fast path; -1: none
 	// fastInline is the longest inline data that fillFast takes; -1: none.
 	fastInline   int
 	fastUDPMax   int            // longest inline data of the UDP fast path; -1: none
@@ -100,6 +102,7 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	}
 	q.rsp = newResponder()
 	q.mtu = d.activeMTU().Bytes()
+	q.icrc = d.icrcCheck(true)
 	q.fastMax, q.fastUDPMax, q.fastInline = -1, -1, -1
 	if q.typ == verbs.UC {
 		q.dataOps = &unreliableOps

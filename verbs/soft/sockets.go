@@ -50,6 +50,9 @@ func closeSockets(all []*udp.Socket) error {
 func (d *device) useSockets(all []*udp.Socket) {
 	d.sockets, d.udp = all, all[0]
 	for _, u := range all {
+		if d.conf.ICRC == ICRCStrict {
+			u.WatchIdentifications()
+		}
 		u.Tap, u.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
 	}
 	d.gid, d.lid = d.udp.GID(), d.udp.LID()

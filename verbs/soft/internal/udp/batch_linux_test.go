@@ -68,7 +68,7 @@ func receive(t testing.TB, u *Socket, from *Peer, n int) (got []packet) {
 		require.True(t, from.Matches(d))
 		for i := range d.Packets() {
 			var p packet
-			f, ok := d.decode(i, &p, false)
+			f, ok := d.decode(i, &p, ICRCSearch)
 			require.Equal(t, wire.FaultNone, f)
 			require.True(t, ok, "ICRC of packet %d", i)
 			got = append(got, flat(&p))
@@ -139,7 +139,7 @@ func TestUDPTrain(t *testing.T) {
 						crc := plainICRC(raw, a.Addr, b.Addr, uint16(i))
 						require.Equal(t, crc, binary.LittleEndian.Uint32(raw[len(raw)-wire.ICRCLen:]))
 						var p packet
-						f, ok := d.decode(i, &p, false)
+						f, ok := d.decode(i, &p, ICRCSearch)
 						require.Equal(t, wire.FaultNone, f)
 						require.True(t, ok)
 						require.True(t, toA.Matches(d))
@@ -244,7 +244,7 @@ func TestUDPManySenders(t *testing.T) {
 		require.True(t, toA.Matches(d))
 		for i := range d.Packets() {
 			var p packet
-			f, ok := d.decode(i, &p, false)
+			f, ok := d.decode(i, &p, ICRCSearch)
 			require.True(t, f == wire.FaultNone && ok)
 			require.Equal(t, next[p.DestQP], p.PSN)
 			next[p.DestQP]++
@@ -353,7 +353,7 @@ func TestUDPChangedPayload(t *testing.T) {
 		data[1234]++
 		require.Equal(t, ucs.OK, tr.Send())
 		arrivals(t, b, func(d *Datagram) bool {
-			require.Equal(t, again, d.Check(0, false))
+			require.Equal(t, again, d.Check(0, ICRCSearch))
 			return false
 		})
 	}

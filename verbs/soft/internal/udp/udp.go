@@ -77,6 +77,7 @@ type Peer struct {
 	tclass      uint8 // type of service of sent packets, if not 0
 	ttl         uint8 // time to live of sent packets, if not 0
 	SockaddrLen uint8
+	flow        uint32   // flow label of sent packets, over IPv6
 	sockaddr    [28]byte // as struct sockaddr
 	Prefix      wire.Prefix
 }
