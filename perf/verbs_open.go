@@ -185,7 +185,7 @@ func (s *verbsSide) connect(port *verbs.PortAttr) error {
 		}
 		return verbs.StartUD(s.qp, verbs.QPAttr{Port: verbsPort, QKey: own.QKey, SQPSN: own.PSN})
 	}
-	return verbs.ConnectRC(s.qp, verbs.RCRemote{
+	return verbs.ConnectRC(s.qp, verbs.RemoteQP{
 		AV: av, QPN: s.peer.QPN, PSN: s.peer.PSN, MTU: min(own.MTU, s.peer.MTU), MaxRdAtomic: verbsAtomics,
 		PeerFeatures: own.Features & s.peer.Features,
 	}, verbs.QPAttr{

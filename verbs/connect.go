@@ -6,9 +6,9 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// RCRemote describes the remote side of an RC connection. The program gets the fields from
+// RemoteQP describes the remote queue pair of a connection. The program gets the fields from
 // its peer.
-type RCRemote struct {
+type RemoteQP struct {
 	// AV is the address of the peer's port. AV.Port is the local port.
 	AV  AHAttr
 	QPN QPN
@@ -16,7 +16,7 @@ type RCRemote struct {
 	PSN PSN
 	// MTU is the path MTU: the smaller PortAttr.PathMTU of both ports.
 	MTU MTU
-	// MaxRdAtomic is the most READs and atomics that the peer has outstanding.
+	// MaxRdAtomic is the most READs and atomics that the peer has outstanding; not for UC.
 	MaxRdAtomic uint8
 	// PeerFeatures is QPAttr.PeerFeatures; 0 where the local port has none.
 	PeerFeatures uint32
@@ -32,18 +32,32 @@ type RCRemote struct {
 // transition.
 //
 // Cost: three calls of Modify and a Query; over hardware each is a system call.
-func ConnectRC(q QP, remote RCRemote, local QPAttr) error {
-	local.Port, local.AV, local.PathMTU, local.PeerFeatures = remote.AV.Port, remote.AV, remote.MTU, remote.PeerFeatures
-	local.DestQPN, local.RQPSN, local.MaxDestRdAtomic = remote.QPN, remote.PSN, remote.MaxRdAtomic
+func ConnectRC(q QP, remote RemoteQP, local QPAttr) error {
 	toRTR := AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer
 	if remote.PeerFeatures != 0 {
 		toRTR |= AttrPeerFeatures // an attribute that only soft devices have
 	}
-	return toRTS(q, local, [3]AttrMask{
+	return toRTS(q, remote.applyTo(local), [3]AttrMask{
 		AttrPKeyIndex | AttrPort | AttrAccessFlags,
 		toRTR,
 		AttrSQPSN | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic,
 	})
+}
+
+// ConnectUC is ConnectRC for a UC queue pair. It reads PKeyIndex, Access and SQPSN of local.
+func ConnectUC(q QP, remote RemoteQP, local QPAttr) error {
+	toRTR := AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN
+	if remote.PeerFeatures != 0 {
+		toRTR |= AttrPeerFeatures
+	}
+	return toRTS(q, remote.applyTo(local), [3]AttrMask{AttrPKeyIndex | AttrPort | AttrAccessFlags, toRTR, AttrSQPSN})
+}
+
+// applyTo returns the attributes of the local side with those of the remote one.
+func (r *RemoteQP) applyTo(a QPAttr) QPAttr {
+	a.Port, a.AV, a.PathMTU, a.PeerFeatures = r.AV.Port, r.AV, r.MTU, r.PeerFeatures
+	a.DestQPN, a.RQPSN, a.MaxDestRdAtomic = r.QPN, r.PSN, r.MaxRdAtomic
+	return a
 }
 
 // StartUD takes a UD queue pair from Reset or Init to RTS. It reads Port, PKeyIndex, QKey

@@ -140,7 +140,7 @@ func (p *connQP) allocQueue() error {
 func (p *connQP) connect(peer qpInfo, port *nic.PortAddress) error {
 	f := p.q.f
 	rd := f.d.Context().Attr()
-	remote := verbs.RCRemote{
+	remote := verbs.RemoteQP{
 		AV: port.AH(f.port), QPN: peer.qpn, PSN: peer.psn, MTU: f.portAddr.PathMTU(port), MaxRdAtomic: uint8(min(rd.MaxQPRdAtomic, 16)),
 	}
 	if f.d.Context().Info().Provider == "soft" && port.Goucx { // QPs of other vendors get no extension of the specification

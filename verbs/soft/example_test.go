@@ -63,7 +63,7 @@ func connect(s, o *side) {
 	check(err)
 	port, err := o.dev.Port(1)
 	check(err)
-	check(verbs.ConnectRC(s.qp, verbs.RCRemote{
+	check(verbs.ConnectRC(s.qp, verbs.RemoteQP{
 		AV: verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, QPN: o.qp.QPN(), MTU: port.ActiveMTU, MaxRdAtomic: 1,
 		PeerFeatures: port.PeerFeatures,
 	}, verbs.QPAttr{Access: verbs.RemoteWrite, MaxRdAtomic: 1, MinRNRTimer: 12, Timeout: 18, RetryCnt: 7, RNRRetry: 7}))

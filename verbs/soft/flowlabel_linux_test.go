@@ -66,7 +66,7 @@ func TestFlowLabel(t *testing.T) {
 		for _, e := range [][2]*end{{a, b}, {b, a}} {
 			require.NoError(t, e[0].qp.Modify(&verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
 			d := e[1].device()
-			require.NoError(t, verbs.ConnectRC(e[0].qp, verbs.RCRemote{
+			require.NoError(t, verbs.ConnectRC(e[0].qp, verbs.RemoteQP{
 				AV:  verbs.AHAttr{DGID: d.gid, DLID: d.lid, Port: 1, FlowLabel: label, TrafficClass: 0x68},
 				QPN: e[1].qp.QPN(), MTU: verbs.MTU1024, MaxRdAtomic: 1, PeerFeatures: verbs.PeerGoucx,
 			}, verbs.QPAttr{Access: allAccess, MaxRdAtomic: 1, MinRNRTimer: 1, Timeout: 18, RetryCnt: 7, RNRRetry: 7}))

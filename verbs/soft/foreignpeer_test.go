@@ -104,7 +104,7 @@ func newForeignWorld(t *testing.T, seed uint64, mtu verbs.MTU, timeout uint8) *f
 		f.mem[i] = byte(f.rng.Uint32())
 	}
 	w.net.Attach(f.at, f.arrived)
-	require.NoError(t, verbs.ConnectRC(side.qp, verbs.RCRemote{
+	require.NoError(t, verbs.ConnectRC(side.qp, verbs.RemoteQP{
 		AV: verbs.AHAttr{DGID: verbs.GIDOf(f.at.Addr()), Port: 1}, QPN: foreignQPN, PSN: foreignPSN, MTU: mtu, MaxRdAtomic: 16,
 	}, verbs.QPAttr{Access: allAccess, SQPSN: localPSN, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7}))
 	return &foreignWorld{w, side, f}

@@ -86,7 +86,7 @@ func TestGIDsRC(t *testing.T) {
 			d := e[1].device()
 			i := gidOf(t, d, is4)
 			require.NoError(t, e[0].qp.Modify(&verbs.QPAttr{State: verbs.StateReset}, verbs.AttrState))
-			require.NoError(t, verbs.ConnectRC(e[0].qp, verbs.RCRemote{
+			require.NoError(t, verbs.ConnectRC(e[0].qp, verbs.RemoteQP{
 				AV:  verbs.AHAttr{DGID: d.gidAt(i), DLID: d.lid, Port: 1, SGIDIndex: gidOf(t, e[0].device(), is4)},
 				QPN: e[1].qp.QPN(), MTU: verbs.MTU1024, MaxRdAtomic: 1, PeerFeatures: verbs.PeerGoucx,
 			}, verbs.QPAttr{Access: allAccess, MaxRdAtomic: 1, MinRNRTimer: 1, Timeout: 18, RetryCnt: 7, RNRRetry: 7}))

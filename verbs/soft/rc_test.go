@@ -15,6 +15,7 @@ import (
 // end is one side of a connection.
 type end struct {
 	t   testing.TB
+	typ verbs.QPType
 	c   verbs.Context
 	pd  verbs.PD
 	ch  verbs.CompChannel
@@ -37,7 +38,7 @@ func newEnd(t testing.TB, p verbs.Provider, typ verbs.QPType, size int) *end {
 
 // newEndOn is newEnd on an open device, which it closes at the end.
 func newEndOn(t testing.TB, c verbs.Context, typ verbs.QPType, size int) *end {
-	e := &end{t: t, c: c, buf: make([]byte, size)}
+	e := &end{t: t, typ: typ, c: c, buf: make([]byte, size)}
 	var err error
 	e.pd, err = e.c.AllocPD()
 	require.NoError(t, err)
@@ -88,7 +89,11 @@ func (e *end) connectFeatures(o *end, at verbs.QPAttr) {
 	if at.PathMTU == 0 {
 		at.PathMTU = verbs.MTU4096
 	}
-	require.NoError(e.t, verbs.ConnectRC(e.qp, verbs.RCRemote{
+	connect := verbs.ConnectRC
+	if e.typ == verbs.UC {
+		connect = verbs.ConnectUC
+	}
+	require.NoError(e.t, connect(e.qp, verbs.RemoteQP{
 		AV: verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, QPN: o.qp.QPN(), PSN: at.RQPSN, MTU: at.PathMTU,
 		MaxRdAtomic: at.MaxDestRdAtomic, PeerFeatures: at.PeerFeatures,
 	}, at))

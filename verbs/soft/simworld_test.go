@@ -109,7 +109,7 @@ func connectRC(a, b verbs.QP, da, db *device, s *rcSetup) error {
 	qps, devs := [2]verbs.QP{a, b}, [2]*device{da, db}
 	for i, q := range qps {
 		peer := 1 - i
-		err := verbs.ConnectRC(q, verbs.RCRemote{
+		err := verbs.ConnectRC(q, verbs.RemoteQP{
 			AV:  verbs.AHAttr{DGID: devs[peer].gid, DLID: devs[peer].lid, Port: 1, HopLimit: 64},
 			QPN: qps[peer].QPN(), PSN: s.psn[peer], MTU: s.mtu, MaxRdAtomic: s.reads[peer], PeerFeatures: s.features | verbs.PeerGoucx,
 		}, verbs.QPAttr{

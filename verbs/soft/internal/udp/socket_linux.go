@@ -253,7 +253,7 @@ const (
 // SetFlowLabel sets the IPv6 flow label of packets to p; over IPv4 it has no effect.
 //
 // The kernel sends any label, unless a program of this network namespace has a label for
-// itself: then only labels that are leased. So the label is leased, shared with everybody.
+// itself: then only labels that are leased. So the label is leased, and any program may share it.
 // A socket without privileges may lease 32; further ones are used without a lease.
 //
 // Errors: unix.EPERM if another program has that label for itself.
