@@ -183,57 +183,13 @@ func (s *verbsSide) connect(port *verbs.PortAttr) error {
 		if s.ah, err = s.pd.CreateAH(av); err != nil {
 			return err
 		}
-		return modifyAll(s.qp, udSteps(&own))
+		return verbs.StartUD(s.qp, verbs.QPAttr{Port: verbsPort, QKey: own.QKey, SQPSN: own.PSN})
 	}
-	return modifyAll(s.qp, rcSteps(&own, &s.peer, av))
-}
-
-// step is a state transition of a queue pair.
-type step struct {
-	attr verbs.QPAttr
-	mask verbs.AttrMask
-}
-
-func rcSteps(own, peer *verbsHello, av verbs.AHAttr) []step {
-	toRTR := verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
-	features := own.Features & peer.Features
-	if features != 0 {
-		toRTR |= verbs.AttrPeerFeatures
-	}
-	return []step{
-		{
-			verbs.QPAttr{State: verbs.StateInit, Port: verbsPort, Access: remoteAccess},
-			verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccessFlags,
-		},
-		{
-			verbs.QPAttr{
-				State: verbs.StateRTR, AV: av, PathMTU: min(own.MTU, peer.MTU), DestQPN: peer.QPN, RQPSN: peer.PSN,
-				MaxDestRdAtomic: verbsAtomics, MinRNRTimer: 1, PeerFeatures: features,
-			},
-			toRTR,
-		},
-		{
-			verbs.QPAttr{
-				State: verbs.StateRTS, SQPSN: own.PSN, Timeout: verbsTimeout, RetryCnt: verbsRetry, RNRRetry: verbsRetry, MaxRdAtomic: verbsAtomics,
-			},
-			verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic,
-		},
-	}
-}
-
-func udSteps(own *verbsHello) []step {
-	return []step{
-		{verbs.QPAttr{State: verbs.StateInit, Port: verbsPort, QKey: own.QKey}, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
-		{verbs.QPAttr{State: verbs.StateRTR}, 0},
-		{verbs.QPAttr{State: verbs.StateRTS, SQPSN: own.PSN}, verbs.AttrSQPSN},
-	}
-}
-
-func modifyAll(q verbs.QP, steps []step) error {
-	for i := range steps {
-		if err := q.Modify(&steps[i].attr, steps[i].mask|verbs.AttrState); err != nil {
-			return err
-		}
-	}
-	return nil
+	return verbs.ConnectRC(s.qp, verbs.RemoteQP{
+		AV: av, QPN: s.peer.QPN, PSN: s.peer.PSN, MTU: min(own.MTU, s.peer.MTU), MaxRdAtomic: verbsAtomics,
+		PeerFeatures: own.Features & s.peer.Features,
+	}, verbs.QPAttr{
+		Access: remoteAccess, SQPSN: own.PSN, MaxRdAtomic: verbsAtomics, MinRNRTimer: 1,
+		Timeout: verbsTimeout, RetryCnt: verbsRetry, RNRRetry: verbsRetry,
+	})
 }

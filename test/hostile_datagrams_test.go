@@ -133,18 +133,9 @@ func newStranger() *stranger {
 		Type: verbs.UD, SendCQ: s.cq, RecvCQ: s.cq,
 		Caps: verbs.QPCaps{MaxSend: pieces, MaxRecv: pieces, MaxSendSGE: 1, MaxRecvSGE: 1},
 	}))
-	for _, m := range []struct {
-		to   verbs.QPState
-		mask verbs.AttrMask
-	}{
-		{verbs.StateInit, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
-		{verbs.StateRTR, 0},
-		{verbs.StateRTS, verbs.AttrSQPSN},
-	} {
-		// The queue pair takes what is sent to its own name, see name.
-		g := target{worker: s.self().worker, gid: verbs.GIDOf(loopback), lid: s.lid, qpn: s.qp.QPN()}
-		check(s.qp.Modify(&verbs.QPAttr{State: m.to, Port: 1, QKey: g.qkey()}, verbs.AttrState|m.mask))
-	}
+	// The queue pair takes what is sent to its own name, see name.
+	g := target{worker: s.self().worker, gid: verbs.GIDOf(loopback), lid: s.lid, qpn: s.qp.QPN()}
+	check(verbs.StartUD(s.qp, verbs.QPAttr{Port: 1, QKey: g.qkey()}))
 	for i := range pieces {
 		s.receive(pieces + i)
 	}

@@ -18,8 +18,8 @@ var (
 		"What devices of the software RNIC send through. inproc connects those of one program; udp has a device for each network address of the host.")
 	softMTU = config.New("SOFT_MTU", "auto", config.Enum("auto", "256", "512", "1024", "2048", "4096", "20480"), "bytes",
 		"Longest payload of a packet. auto: what the network interface carries. 20480 is for connections between devices of goucx; all else has 4096.")
-	softMaxInline = config.New("SOFT_MAX_INLINE", "64", config.Size(1, verbs.InlineLen), "bytes",
-		"Longest message that a work request may hold in itself; rc refuses devices with less than 64.")
+	softMaxInline = config.New("SOFT_MAX_INLINE", "220", config.Size(1, 220), "bytes",
+		"Longest inline message of a queue pair; rc refuses devices with less than 64.")
 	softRdAtomic = config.New("SOFT_MAX_RD_ATOMIC", "16", config.Int(1, 16), "",
 		"Outstanding RDMA reads and atomics of a queue pair.")
 	softDepth = config.New("SOFT_DEPTH", "1024", config.Int(16, 1<<16), "packets",
@@ -30,13 +30,17 @@ var (
 		"What does a device's work. With inline, the goroutine that posts or polls. With background, also a goroutine of the device when none does. With thread, a thread of its own that never sleeps.")
 	softAddr = config.New("SOFT_ADDR", "", addrParser(), "",
 		"The one address of the host that has a device over UDP. empty: all have.")
+	softGIDs = config.New("SOFT_GIDS", "one", config.Enum("one", "all"), "",
+		"GIDs of a device over UDP. one: each network address of the host has a device. all: each network interface has a device, with a GID for each address of it, IPv4 and IPv6, on one port. rc and ud use the first.")
+	softICRC = config.New("SOFT_ICRC", "search", config.Enum("search", "off", "strict"), "",
+		"How devices over UDP check the ICRC of packets. search: an IPv4 identification that is not the expected one is searched for. off: connections with devices of goucx are not checked. strict: nothing is searched for; over IPv4 peers that are not goucx need CAP_NET_RAW.")
 	softPort = config.New("SOFT_PORT", "0", config.Int(0, 1<<16-1), "",
 		"UDP port of the devices. 0: a random one for each; 4791: that of RoCEv2, for peers that know no other.")
 )
 
 // softSettings are the settings that SoftConfig reads.
 var softSettings = config.Table{Section: "software RNIC", Settings: []config.Setting{
-	softLink, softMTU, softMaxInline, softRdAtomic, softDepth, softWindow, softEngine, softAddr, softPort,
+	softLink, softMTU, softMaxInline, softRdAtomic, softDepth, softWindow, softEngine, softAddr, softGIDs, softPort, softICRC,
 }}
 
 // SoftConfig returns the configuration of the software RNIC's devices according to the
@@ -45,7 +49,8 @@ func SoftConfig(s *config.Set, log *zap.Logger) soft.Config {
 	c := soft.Config{
 		MTU: softMTUs[softMTU.Get(s)], MaxInline: int(softMaxInline.Get(s)), Limits: soft.Limits{RdAtomic: softRdAtomic.Get(s)},
 		Engine: softEngines[softEngine.Get(s)], Depth: softDepth.Get(s), Window: softWindow.Get(s).Or(0),
-		Addr: softAddr.Get(s), Port: uint16(softPort.Get(s)), Log: log,
+		Addr: softAddr.Get(s), AllGIDs: softGIDs.Get(s) == "all", Port: uint16(softPort.Get(s)),
+		ICRC: softICRCs[softICRC.Get(s)], Log: log,
 	}
 	if l := softLink.Get(s); l != "all" {
 		c.Link = l
@@ -56,6 +61,8 @@ func SoftConfig(s *config.Set, log *zap.Logger) soft.Config {
 var softMTUs = map[string]verbs.MTU{
 	"256": verbs.MTU256, "512": verbs.MTU512, "1024": verbs.MTU1024, "2048": verbs.MTU2048, "4096": verbs.MTU4096, "20480": verbs.MTU20480,
 }
+
+var softICRCs = map[string]soft.ICRCMode{"search": soft.ICRCSearch, "off": soft.ICRCOff, "strict": soft.ICRCStrict}
 
 var softEngines = map[string]soft.EngineMode{
 	"background": soft.EngineBackground, "thread": soft.EngineThread, "inline": soft.EngineInline,

@@ -35,8 +35,8 @@ type DeviceAttr struct {
 	NodeGUID                                                                                uint64
 	MaxMRSize                                                                               uint64
 	MaxQP, MaxQPWR, MaxSGE, MaxCQ, MaxCQE, MaxMR, MaxPD, MaxAH, MaxSRQ, MaxSRQWR, MaxSRQSGE int
-	// MaxQPRdAtomic limits QPAttr.MaxDestRdAtomic, MaxQPInitRdAtomic limits
-	// QPAttr.MaxRdAtomic.
+	// MaxQPRdAtomic limits QPAttr.MaxDestRdAtomic. QPAttr.MaxRdAtomic is reduced to
+	// MaxQPInitRdAtomic.
 	MaxQPRdAtomic, MaxQPInitRdAtomic int
 	MaxInline                        int
 	// MaxMW is the most memory windows, 0: there are none.
@@ -64,7 +64,7 @@ type PortAttr struct {
 	// if that is larger than ActiveMTU; else 0.
 	LongMTU     MTU
 	GIDs, PKeys int
-	// LID is the UDP port of a soft device; 0 means 4791.
+	// LID is the UDP port of a soft device over UDP; 0 means 4791, the port of RoCEv2.
 	LID        uint16
 	Link       LinkLayer
 	MaxMessage uint32
@@ -88,7 +88,8 @@ type AHAttr struct {
 	Port         uint8
 	HopLimit     uint8
 	TrafficClass uint8
-	FlowLabel    uint32
+	// FlowLabel is the flow label of the packets over IPv6, 20 bits.
+	FlowLabel uint32
 	// PeerFeatures applies to datagrams: the receiver's PortAttr.PeerFeatures, or 0. A
 	// connected queue pair uses QPAttr.PeerFeatures.
 	PeerFeatures uint32

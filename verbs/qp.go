@@ -24,8 +24,8 @@ type QPConfig struct {
 	Caps QPCaps
 	// SignalAll: every send work request generates a completion, whatever its flags.
 	SignalAll bool
-	// NoClass, for UD: the program reads no traffic class and hop limit from the GRH
-	// area, so a device may leave them 0.
+	// NoClass, for UD: the program reads no traffic class, hop limit and flow label from the
+	// GRH area, so a device may leave them 0.
 	NoClass bool
 }
 
@@ -54,7 +54,10 @@ type QPAttr struct {
 	// MinRNRTimer is the code of the time that a peer waits after an RNR NAK.
 	MinRNRTimer uint8
 	// MaxRdAtomic is the most outstanding READs and atomics of this side,
-	// MaxDestRdAtomic of the peer.
+	// MaxDestRdAtomic of the peer. Modify reduces MaxRdAtomic to
+	// DeviceAttr.MaxQPInitRdAtomic, and Query returns the reduced value. It refuses a
+	// MaxDestRdAtomic above DeviceAttr.MaxQPRdAtomic: a responder that remembers fewer
+	// requests than the peer may have outstanding would execute an atomic twice.
 	MaxRdAtomic, MaxDestRdAtomic uint8
 	// PeerFeatures is what a soft device may use with this peer beyond the
 	// specification: PeerProbe, PeerGoucx; 0: nothing.

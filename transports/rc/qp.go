@@ -140,24 +140,16 @@ func (p *connQP) allocQueue() error {
 func (p *connQP) connect(peer qpInfo, port *nic.PortAddress) error {
 	f := p.q.f
 	rd := f.d.Context().Attr()
-	a := verbs.QPAttr{
-		State: verbs.StateRTR, AV: port.AH(f.port), PathMTU: f.portAddr.PathMTU(port), DestQPN: peer.qpn, RQPSN: peer.psn,
-		MaxDestRdAtomic: uint8(min(rd.MaxQPRdAtomic, 16)), MinRNRTimer: minRNRTimer,
+	remote := verbs.RemoteQP{
+		AV: port.AH(f.port), QPN: peer.qpn, PSN: peer.psn, MTU: f.portAddr.PathMTU(port), MaxRdAtomic: uint8(min(rd.MaxQPRdAtomic, 16)),
 	}
-	mask := verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |
-		verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
 	if f.d.Context().Info().Provider == "soft" && port.Goucx { // QPs of other vendors get no extension of the specification
-		a.PeerFeatures = verbs.PeerProbe | verbs.PeerGoucx
-		mask |= verbs.AttrPeerFeatures
+		remote.PeerFeatures = verbs.PeerProbe | verbs.PeerGoucx
 	}
-	if err := p.q.qp.Modify(&a, mask); err != nil {
-		return err
-	}
-	a = verbs.QPAttr{
-		State: verbs.StateRTS, SQPSN: p.local.psn, Timeout: f.timeoutCode, RetryCnt: f.retryCount, RNRRetry: rnrRetryUnlimited,
-		MaxRdAtomic: uint8(min(rd.MaxQPInitRdAtomic, 16)),
-	}
-	return p.q.qp.Modify(&a, verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRdAtomic)
+	return verbs.ConnectRC(p.q.qp, remote, verbs.QPAttr{
+		SQPSN: p.local.psn, MaxRdAtomic: uint8(min(rd.MaxQPInitRdAtomic, 16)), MinRNRTimer: minRNRTimer,
+		Timeout: f.timeoutCode, RetryCnt: f.retryCount, RNRRetry: rnrRetryUnlimited,
+	})
 }
 
 const (

@@ -71,18 +71,8 @@ func (u *udQP) open(f *iface) (err error) {
 	}
 	u.qpn = u.qp.QPN()
 	f.self = peerAt(&nic.Address{Port: f.self.port, Seg: uint32(f.seg), Worker: f.worker, QPN: u.qpn})
-	for _, s := range []struct {
-		to   verbs.QPState
-		mask verbs.AttrMask
-	}{
-		{verbs.StateInit, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
-		{verbs.StateRTR, 0},
-		{verbs.StateRTS, verbs.AttrSQPSN},
-	} {
-		a := verbs.QPAttr{State: s.to, Port: f.port, QKey: f.self.iface.qkey}
-		if err = u.qp.Modify(&a, verbs.AttrState|s.mask); err != nil {
-			return err
-		}
+	if err = verbs.StartUD(u.qp, verbs.QPAttr{Port: f.port, QKey: f.self.iface.qkey}); err != nil {
+		return err
 	}
 	u.prefill(udFirst)
 	return nil

@@ -56,8 +56,8 @@ func (d *device) checkAddress(a *verbs.AHAttr) error {
 		return err
 	}
 	switch {
-	case a.SGIDIndex != 0:
-		return fmt.Errorf("SGIDIndex %d of soft device %q, which has one gid: %w", a.SGIDIndex, d.info.Name, ucs.ErrInvalid)
+	case a.SGIDIndex < 0 || a.SGIDIndex >= d.numGIDs():
+		return fmt.Errorf("SGIDIndex %d of soft device %q, which has gids 0 to %d: %w", a.SGIDIndex, d.info.Name, d.numGIDs()-1, ucs.ErrInvalid)
 	case a.FlowLabel >= 1<<20:
 		return fmt.Errorf("FlowLabel %#x of more than 20 bits: %w", a.FlowLabel, ucs.ErrInvalid)
 	case a.PeerFeatures&^verbs.PeerGoucx != 0:
@@ -115,11 +115,18 @@ func (d *device) senderOf(port uint8, wc *verbs.WC, grh []byte) (verbs.AHAttr, e
 	if !ok {
 		return verbs.AHAttr{}, fmt.Errorf("%d bytes without an IP header: %w", len(grh), ucs.ErrInvalid)
 	}
-	if to := n.Dst.Addr(); !to.IsMulticast() && verbs.GIDOf(to) != d.gid {
-		return verbs.AHAttr{}, fmt.Errorf("datagram to %v, soft device %q has another address: %w", to, d.info.Name, ucs.ErrInvalid)
+	index := 0
+	if to := n.Dst.Addr(); !to.IsMulticast() {
+		for index < d.numGIDs() && d.gidAt(index) != verbs.GIDOf(to) {
+			index++
+		}
+		if index == d.numGIDs() {
+			return verbs.AHAttr{}, fmt.Errorf("datagram to %v, soft device %q has another address: %w", to, d.info.Name, ucs.ErrInvalid)
+		}
 	}
 	return verbs.AHAttr{
-		DGID: verbs.GIDOf(n.Src.Addr()), DLID: wc.SLID, Port: port,
+		SGIDIndex: index,
+		DGID:      verbs.GIDOf(n.Src.Addr()), DLID: wc.SLID, Port: port,
 		HopLimit: replyHopLimit, TrafficClass: n.TOS, FlowLabel: n.FlowLabel,
 	}, nil
 }

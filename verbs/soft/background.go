@@ -65,7 +65,7 @@ func (d *device) startBackground() error {
 	}
 	if d.kind == overUDP {
 		var err error
-		if b.poller, err = d.udp.NewPoller(); err != nil {
+		if b.poller, err = udp.NewPoller(d.sockets); err != nil {
 			b.done = nil
 			return err
 		}
@@ -84,8 +84,12 @@ func (d *device) stopBackground() error {
 	b.sleeping.Store(1)
 	d.wakeSlow()
 	<-b.done
-	if b.poller != nil {
-		return b.poller.Close()
+	poller := b.poller
+	b.done, b.poller = nil, nil
+	b.stop.Store(false) // for SetPort, which starts it again
+	b.sleeping.Store(0)
+	if poller != nil {
+		return poller.Close()
 	}
 	return nil
 }

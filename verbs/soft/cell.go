@@ -41,8 +41,8 @@ type cell struct {
 	_    [8]byte
 }
 
-// body is the payload of a datagram that does not fit the cell. It is a copy, because a
-// datagram completes as soon as it is sent.
+// body is the payload of a datagram or inline message that does not fit the cell. It is a
+// copy: a datagram completes as soon as it is sent, and inline data has no key.
 type body [4096]byte
 
 var bodies = sync.Pool{New: func() any { return new(body) }}
@@ -92,8 +92,12 @@ func (c *cell) fill(p *packet, from uint32) {
 	case p.n == 0:
 	case p.n <= smallLen && p.nsg == 1:
 		dma(c.small[:], p.sg[0])
-	case p.inline:
+	case p.inline && p.n <= longLen:
 		dma(c.long[:], p.sg[0])
+	case p.inline:
+		c.body = bodies.Get().(*body)
+		c.flags |= cellBody
+		dma(c.body[:], p.sg[0])
 	default:
 		c.nsg = uint8(p.nsg)
 		copy(c.sg[:], p.sge[:p.nsg])

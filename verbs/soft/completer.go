@@ -75,7 +75,7 @@ func (q *qp) handleResponse(p *packet) bool {
 			}
 		case p.Syndrome == wire.NakSequence:
 			if retired && r.una == p.PSN {
-				r.window.halve()
+				q.reduceWindow()
 				q.goBack(p.PSN)
 			}
 		case known:

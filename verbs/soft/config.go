@@ -44,6 +44,36 @@ func (m EngineMode) String() string {
 	return fmt.Sprintf("engine mode %d", uint8(m))
 }
 
+// ICRCMode selects how the ICRCs of received packets are checked. Over IPv6 ICRCSearch and
+// ICRCStrict are the same.
+type ICRCMode uint8
+
+const (
+	// ICRCSearch searches for the IPv4 identification that an ICRC was computed with, where
+	// it is not the expected one. It is the default. The search leaves 26 of the 32 bits to
+	// detect errors in packets of soft devices, 16 in those of foreign peers, and 16 in
+	// datagrams.
+	ICRCSearch ICRCMode = iota
+	// ICRCOff does not check packets that connected queue pairs receive from soft devices.
+	// The UDP checksum and the link's own remain. Packets of foreign peers and datagrams are
+	// checked as with ICRCSearch.
+	ICRCOff
+	// ICRCStrict searches for nothing: all 32 bits detect errors. Over IPv4 a packet socket
+	// shows identifications, which needs CAP_NET_RAW. Without it, foreign peers over IPv4 are
+	// refused, and so are packets of soft devices whose segment batch was cut on its way,
+	// which usual networks deliver to a host whose interface does not combine them (GRO).
+	ICRCStrict
+	numICRCModes
+)
+
+// String returns the name of the mode.
+func (m ICRCMode) String() string {
+	if m < numICRCModes {
+		return [numICRCModes]string{"search", "off", "strict"}[m]
+	}
+	return fmt.Sprintf("icrc mode %d", uint8(m))
+}
+
 // Config configures the devices of a Provider. The zero value selects the defaults.
 type Config struct {
 	// Link restricts the devices to LinkInproc or LinkUDP; "": both. With a Fabric
@@ -52,8 +82,9 @@ type Config struct {
 	// MTU is the MTU of the port; 0: the largest that the link carries. An MTU above
 	// 4096 bytes becomes the port's LongMTU, and ActiveMTU is 4096.
 	MTU verbs.MTU
-	// MaxInline is the longest inline message of a queue pair in bytes, up to
-	// verbs.InlineLen, which is the default.
+	// MaxInline is the longest inline message of a queue pair in bytes, up to 220, which is
+	// the default. Up to verbs.InlineLen are in the work request; longer ones are gathered
+	// from SGEs by the post, and only queue pairs that request them take memory for them.
 	MaxInline int
 	// Limits bound the objects of a device.
 	Limits Limits
@@ -74,9 +105,17 @@ type Config struct {
 	// Addr is the only address that has a UDP device; the zero Addr: one device for
 	// each usable address of the host.
 	Addr netip.Addr
+	// AllGIDs makes one UDP device of each network interface, with a GID for each usable
+	// address, up to 16, all on one port: usually an IPv4 and an IPv6 address. Otherwise
+	// each address has a device with one GID. GID 0 is Addr, or the first address. Each
+	// GID has a socket, so it costs a system call in each pass that looks for packets.
+	AllGIDs bool
 	// Port is the UDP port; 0: a random one. Peers that support RoCEv2's port only need
 	// 4791.
 	Port uint16
+	// ICRC selects how a UDP device checks the ICRC of received packets. It sends right ones
+	// in any case.
+	ICRC ICRCMode
 	// Switch connects in-process devices; nil: the provider creates one, so that its
 	// own devices reach each other.
 	Switch *Switch
@@ -118,6 +157,8 @@ type Limits struct {
 const (
 	minDepth, defaultDepth, maxDepth = 16, 1024, 1 << 16
 	maxWindow                        = 8192
+	// maxInline is what usual adapters have, and fits a packet of every MTU.
+	maxInline = 220
 	// maxKeys is the number of keys or handles. A key has 32 bits, of which eight are
 	// the version.
 	maxKeys = 1 << 24
@@ -161,7 +202,10 @@ func (c *Config) Validate() error {
 	if c.Engine >= numEngineModes {
 		bad("Engine", uint8(c.Engine), "a mode")
 	}
-	span("MaxInline", c.MaxInline, 1, verbs.InlineLen)
+	if c.ICRC >= numICRCModes {
+		bad("ICRC", uint8(c.ICRC), "a mode")
+	}
+	span("MaxInline", c.MaxInline, 1, maxInline)
 	span("Depth", c.Depth, minDepth, maxDepth)
 	span("Window", c.Window, 1, maxWindow)
 	for _, l := range limits {
@@ -184,7 +228,7 @@ func (c Config) withDefaults() Config {
 			*v = d
 		}
 	}
-	def(&c.MaxInline, verbs.InlineLen)
+	def(&c.MaxInline, maxInline)
 	def(&c.Depth, defaultDepth)
 	for _, l := range limits {
 		def(l.field(&c.Limits), l.def)

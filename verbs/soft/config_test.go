@@ -22,7 +22,7 @@ func TestConfigRefuses(t *testing.T) {
 		{"fabric without one", Config{Link: LinkFabric}, []string{`Link "fabric"`}},
 		{"mtu", Config{MTU: 7}, []string{"MTU 7"}},
 		{"engine", Config{Engine: 3}, []string{"Engine 3"}},
-		{"inline", Config{MaxInline: 65}, []string{"MaxInline 65", "1 to 64"}},
+		{"inline", Config{MaxInline: 221}, []string{"MaxInline 221", "1 to 220"}},
 		{"depth", Config{Depth: 15}, []string{"Depth 15", "16 to 65536"}},
 		{"window", Config{Window: -1}, []string{"Window -1"}},
 		{"limits", Config{Limits: Limits{QPs: 1<<20 + 1, RdAtomic: 17, CQE: -5}}, []string{"Limits.QPs 1048577", "Limits.RdAtomic 17", "Limits.CQE -5"}},
@@ -48,7 +48,7 @@ func TestConfigDefaults(t *testing.T) {
 	c := Config{}.withDefaults()
 	require.NoError(t, c.Validate())
 	assert.Equal(t, 1024, c.Depth)
-	assert.Equal(t, 64, c.MaxInline)
+	assert.Equal(t, 220, c.MaxInline)
 	assert.Equal(t, Limits{
 		QPs: 1 << 20, CQs: 1 << 20, MRs: 1 << 20, PDs: 1 << 16, AHs: 1 << 20, SRQs: 1 << 16,
 		QPWR: 1 << 15, SRQWR: 1 << 15, CQE: 1 << 22, RdAtomic: 16,

@@ -4,10 +4,12 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"sync"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/wire"
 )
 
 // device is an open software device. It implements verbs.Context.
@@ -15,6 +17,8 @@ type device struct {
 	info verbs.DeviceInfo
 	attr verbs.DeviceAttr
 	conf Config // with defaults filled in
+	// addrs are the addresses of a UDP device, by GID index.
+	addrs []netip.Addr
 
 	// mu guards the control path: creation, counts and close of objects.
 	mu           sync.Mutex
@@ -63,6 +67,7 @@ func open(p *Provider, s *deviceSpec) (*device, error) {
 		return nil, fmt.Errorf("MTU of %d bytes, the interface carries %d: %w", d.conf.MTU.Bytes(), s.mtu.Bytes(), ucs.ErrInvalid)
 	}
 	d.conf.Link, d.conf.Addr, d.conf.Switch = s.info.Link, s.addr, p.sw
+	d.addrs = append([]netip.Addr{s.addr}, s.more...)
 
 	// GID and LID come from the address, or are random without one. openLink may replace
 	// them.
@@ -112,11 +117,14 @@ func (d *device) Port(n uint8) (verbs.PortAttr, error) {
 		return verbs.PortAttr{}, err
 	}
 	a := verbs.PortAttr{
-		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: d.activeMTU(), GIDs: 1, PKeys: 1,
+		State: verbs.PortActive, MaxMTU: verbs.MTU4096, ActiveMTU: d.activeMTU(), GIDs: d.numGIDs(), PKeys: 1,
 		LID: d.lid, Link: verbs.LinkEthernet, MaxMessage: maxMessage, PeerFeatures: verbs.PeerGoucx,
 	}
 	if d.conf.MTU > a.ActiveMTU {
 		a.LongMTU = d.conf.MTU
+	}
+	if d.kind != overInproc && a.LID == wire.Port {
+		a.LID = 0 // as rxe and hardware have it
 	}
 	return a, nil
 }
@@ -124,29 +132,40 @@ func (d *device) Port(n uint8) (verbs.PortAttr, error) {
 // activeMTU returns the MTU of datagrams, and of paths to rxe and hardware.
 func (d *device) activeMTU() verbs.MTU { return min(d.conf.MTU, verbs.MTU4096) }
 
-// GID returns the only GID.
+// numGIDs returns the number of GIDs.
+func (d *device) numGIDs() int { return max(1, len(d.sockets)) }
+
+// GID returns a GID: over UDP one of the device's addresses.
 func (d *device) GID(port uint8, index int) (verbs.GID, error) {
-	if err := d.checkTable(port, index, "gid"); err != nil {
+	if err := d.checkTable(port, index, d.numGIDs(), "gid"); err != nil {
 		return verbs.GID{}, err
 	}
-	return d.gid, nil
+	return d.gidAt(index), nil
+}
+
+// gidAt returns GID index, which is in the table.
+func (d *device) gidAt(index int) verbs.GID {
+	if index > 0 {
+		return d.sockets[index].GID()
+	}
+	return d.gid
 }
 
 // PKey returns the P_Key of the default partition.
 func (d *device) PKey(port uint8, index int) (uint16, error) {
-	if err := d.checkTable(port, index, "pkey"); err != nil {
+	if err := d.checkTable(port, index, 1, "pkey"); err != nil {
 		return 0, err
 	}
 	return defaultPKey, nil
 }
 
-// checkTable refuses what is not the first entry of a table of port 1.
-func (d *device) checkTable(port uint8, index int, name string) error {
+// checkTable refuses what is not in a table of port 1 with n entries.
+func (d *device) checkTable(port uint8, index, n int, name string) error {
 	if err := d.checkPort(port); err != nil {
 		return err
 	}
-	if index != 0 {
-		return fmt.Errorf("%s %d of soft device %q, which has one: %w", name, index, d.info.Name, ucs.ErrInvalid)
+	if index < 0 || index >= n {
+		return fmt.Errorf("%s %d of soft device %q, which has %d: %w", name, index, d.info.Name, n, ucs.ErrInvalid)
 	}
 	return nil
 }

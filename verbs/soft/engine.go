@@ -18,15 +18,17 @@ const (
 
 // engine is the part of a device that moves packets.
 type engine struct {
-	qps    qpTable
-	gid    verbs.GID
-	lid    uint16
-	index  uint32 // in the Switch
-	kind   linkKind
-	link   link
-	inbox  *inbox      // of overInproc
-	udp    *udp.Socket // of overUDP
-	faults *faultLink  // the link, if it has faults
+	qps   qpTable
+	gid   verbs.GID
+	lid   uint16
+	index uint32 // in the Switch
+	kind  linkKind
+	link  link
+	inbox *inbox      // of overInproc
+	udp   *udp.Socket // of overUDP: that of GID 0
+	// sockets are those of overUDP by GID index, all on the same port.
+	sockets []*udp.Socket
+	faults  *faultLink // the link, if it has faults
 
 	_        ucs.Pad
 	rx       owner         // the receive token

@@ -63,15 +63,10 @@ func connect(s, o *side) {
 	check(err)
 	port, err := o.dev.Port(1)
 	check(err)
-	check(s.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: verbs.RemoteWrite},
-		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccessFlags))
-	check(s.qp.Modify(&verbs.QPAttr{
-		State: verbs.StateRTR, AV: verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, PathMTU: port.ActiveMTU,
-		DestQPN: o.qp.QPN(), MaxDestRdAtomic: 1, MinRNRTimer: 12, PeerFeatures: port.PeerFeatures,
-	}, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|verbs.AttrMaxDestRdAtomic|verbs.AttrMinRNRTimer|
-		verbs.AttrPeerFeatures))
-	check(s.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS, Timeout: 18, RetryCnt: 7, RNRRetry: 7, MaxRdAtomic: 1},
-		verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRdAtomic))
+	check(verbs.ConnectRC(s.qp, verbs.RemoteQP{
+		AV: verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, QPN: o.qp.QPN(), MTU: port.ActiveMTU, MaxRdAtomic: 1,
+		PeerFeatures: port.PeerFeatures,
+	}, verbs.QPAttr{Access: verbs.RemoteWrite, MaxRdAtomic: 1, MinRNRTimer: 12, Timeout: 18, RetryCnt: 7, RNRRetry: 7}))
 }
 
 func (s *side) close() {

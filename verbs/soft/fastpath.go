@@ -111,7 +111,7 @@ func (q *qp) canSendNow() bool {
 
 // isFast reports whether w is a message of the UDP fast path.
 func (w *wqe) isFast() bool {
-	return fastOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline
+	return fastOps>>w.op&1 != 0 && w.flags&(verbs.SendInline|verbs.SendFence) == verbs.SendInline && w.n <= verbs.InlineLen
 }
 
 // mayReceiveFast reports whether the expected request may take the fast path. A request
@@ -215,7 +215,7 @@ func (q *qp) handleFastBatch(g *udp.Datagram, i, all int, now ucs.Time) (n int) 
 			break
 		}
 		end := len(b) - wire.ICRCLen - h.PadCnt()
-		if end < wire.BTHLen || !q.rxICRC.Valid(g.Prefix, b, uint16(i)) {
+		if end < wire.BTHLen || q.icrc != udp.ICRCNone && !q.rxICRC.Valid(g.Prefix, b, uint16(i)) {
 			break
 		}
 		flags := uint8(0)

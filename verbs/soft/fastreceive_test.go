@@ -134,7 +134,7 @@ func (w *receiveWorld) reset(seed uint64) {
 	t := q.req.head
 	for range 3 {
 		wr := verbs.SendWR{ID: uint64(t), Op: verbs.OpSend, Flags: verbs.SendInline | verbs.SendFlags(w.rnd.IntN(2))*verbs.SendSignaled, InlineLen: 8}
-		q.fillWQE(q.sq.at(t), &wr)
+		q.fillWQE(t, &wr)
 		t++
 	}
 	q.sq.tail.publish(uint64(t))

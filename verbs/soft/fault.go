@@ -12,14 +12,16 @@ import (
 
 // Faults injects faults into the traffic of a device, for tests. It acts on single
 // packets, on every link, before segment batches are built. Chances are probabilities
-// between 0 and 1. They concern packets that the device sends. For faults in both
-// directions both devices need Faults.
+// between 0 and 1. All but ReceiveLoss concern packets that the device sends.
 type Faults struct {
 	// Seed seeds the random numbers. The same packets in the same order meet the same
 	// faults.
 	Seed uint64
 	// Loss is the chance that a packet is dropped, Duplicate that it is sent twice.
 	Loss, Duplicate float64
+	// ReceiveLoss is the chance that a received packet is dropped before the device looks
+	// at it. So packets are lost in both directions although the peer has no faults.
+	ReceiveLoss float64
 	// Reorder is the chance that a packet is delayed by up to Jitter, so that later
 	// packets overtake it.
 	Reorder float64
@@ -31,8 +33,8 @@ type Faults struct {
 	// 100 µs.
 	Jitter time.Duration
 	// Hook decides what happens to a packet, in addition to the chances; nil: nothing.
-	// It sees each packet that the device sends. On all links but UDP it also sees each
-	// packet that the device receives.
+	// It sees each packet that the device sends, and each that it receives
+	// (PacketInfo.Received).
 	//
 	// Hook runs on the goroutine that sends or receives, one call at a time. It must
 	// not use the device.
@@ -59,6 +61,9 @@ type PacketInfo struct {
 	Packet wire.Packet
 }
 
+// concernReceived reports whether received packets may have faults.
+func (f *Faults) concernReceived() bool { return f.Hook != nil || f.ReceiveLoss > 0 }
+
 // Verdict is what happens to a packet. The zero Verdict lets it pass.
 type Verdict struct {
 	// Drop drops the packet, whatever the other fields are.
@@ -77,7 +82,7 @@ func (f *Faults) Validate() error {
 	for _, c := range []struct {
 		name string
 		p    float64
-	}{{"Loss", f.Loss}, {"Duplicate", f.Duplicate}, {"Reorder", f.Reorder}, {"Corrupt", f.Corrupt}} {
+	}{{"Loss", f.Loss}, {"ReceiveLoss", f.ReceiveLoss}, {"Duplicate", f.Duplicate}, {"Reorder", f.Reorder}, {"Corrupt", f.Corrupt}} {
 		if !(c.p >= 0 && c.p <= 1) {
 			errs = append(errs, fmt.Errorf("faults: %s %v, want 0 to 1: %w", c.name, c.p, ucs.ErrInvalid))
 		}

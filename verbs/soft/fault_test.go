@@ -19,10 +19,10 @@ import (
 func TestFaultsValidate(t *testing.T) {
 	good := Faults{Loss: 1, Duplicate: 0.5, Delay: time.Second}
 	assert.NoError(t, good.Validate())
-	bad := Faults{Loss: -0.1, Duplicate: 1.1, Reorder: math.NaN(), Corrupt: 2, Delay: -1}
+	bad := Faults{Loss: -0.1, ReceiveLoss: -1, Duplicate: 1.1, Reorder: math.NaN(), Corrupt: 2, Delay: -1}
 	err := bad.Validate()
 	require.ErrorIs(t, err, ucs.ErrInvalid)
-	for _, name := range []string{"Loss", "Duplicate", "Reorder", "Corrupt", "delay"} {
+	for _, name := range []string{"Loss", "ReceiveLoss", "Duplicate", "Reorder", "Corrupt", "delay"} {
 		assert.ErrorContains(t, err, name)
 	}
 }

@@ -17,7 +17,7 @@ import (
 // Concurrency: one goroutine at a time.
 type faultInjector[D any] struct {
 	conf     *Faults
-	received bool // the packets were received: only the hook applies
+	received bool // the packets were received: only the hook and ReceiveLoss apply
 	rng      splitMix64
 	delayed  []delayedPacket[D] // in order of when
 	free     [][]byte
@@ -102,6 +102,7 @@ func (l *faultInjector[D]) decide(b []byte) decision {
 		}
 	}
 	if l.received {
+		v.Drop = c.ReceiveLoss > 0 && l.rng.float() < c.ReceiveLoss || v.Drop
 		return v
 	}
 	jitter := c.Jitter

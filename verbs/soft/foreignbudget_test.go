@@ -128,3 +128,41 @@ func TestForeignLastWord(t *testing.T) {
 		})
 	}
 }
+
+// TestForeignRepeatedNAK: sequence NAKs that repeat one gap, or report another one of the
+// same window, halve the window once. The next window is halved anew.
+func TestForeignRepeatedNAK(t *testing.T) {
+	w := newForeignWorld(t, 1, verbs.MTU1024, 0)
+	r := &w.side.qp.(*qp).req
+	muted := true
+	w.peer.lose = func(p *packet) bool { return muted && p.Syndrome.IsAck() }
+	burst := func() {
+		for range 20 {
+			w.post(verbs.SendWR{Op: verbs.OpWrite, NumSG: 1, SG: [4]verbs.SGE{w.side.piece(0, 8)}, RKey: foreignRKey})
+		}
+		w.quiet()
+	}
+	nak := func(psn verbs.PSN) {
+		w.peer.send(&packet{Header: wire.Header{Opcode: wire.Acknowledge, PSN: psn, Syndrome: wire.NakSequence}})
+		w.quiet()
+	}
+	burst()
+	require.Equal(t, defaultWindow, r.window.cur)
+	for range 3 {
+		nak(localPSN)
+		require.Equal(t, defaultWindow/2, r.window.cur)
+	}
+	nak(localPSN.Add(5))
+	require.Equal(t, localPSN.Add(5), r.una)
+	require.Equal(t, defaultWindow/2, r.window.cur)
+	require.Equal(t, uint64(4), value(t, w.devs[0], "device.retransmits"))
+
+	muted = false
+	nak(localPSN.Add(5))
+	require.Equal(t, localPSN.Add(20), r.una, "the peer acknowledges duplicates")
+	before := r.window.cur
+	muted = true
+	burst()
+	nak(r.una)
+	require.Equal(t, before/2, r.window.cur)
+}

@@ -104,21 +104,9 @@ func newForeignWorld(t *testing.T, seed uint64, mtu verbs.MTU, timeout uint8) *f
 		f.mem[i] = byte(f.rng.Uint32())
 	}
 	w.net.Attach(f.at, f.arrived)
-	attr := verbs.QPAttr{
-		Port: 1, Access: allAccess, PathMTU: mtu, DestQPN: foreignQPN, RQPSN: foreignPSN, SQPSN: localPSN, MaxDestRdAtomic: 16, MaxRdAtomic: 16,
-		MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7, AV: verbs.AHAttr{DGID: verbs.GIDOf(f.at.Addr()), Port: 1},
-	}
-	for _, s := range []struct {
-		to   verbs.QPState
-		mask verbs.AttrMask
-	}{
-		{verbs.StateInit, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccessFlags},
-		{verbs.StateRTR, verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer},
-		{verbs.StateRTS, verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic},
-	} {
-		attr.State = s.to
-		require.NoError(t, side.qp.Modify(&attr, verbs.AttrState|s.mask))
-	}
+	require.NoError(t, verbs.ConnectRC(side.qp, verbs.RemoteQP{
+		AV: verbs.AHAttr{DGID: verbs.GIDOf(f.at.Addr()), Port: 1}, QPN: foreignQPN, PSN: foreignPSN, MTU: mtu, MaxRdAtomic: 16,
+	}, verbs.QPAttr{Access: allAccess, SQPSN: localPSN, MaxRdAtomic: 16, MinRNRTimer: 1, Timeout: timeout, RetryCnt: 7, RNRRetry: 7}))
 	return &foreignWorld{w, side, f}
 }
 

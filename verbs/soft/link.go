@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"fmt"
 	"net/netip"
 
 	"github.com/goucx/goucx/ucs"
@@ -64,25 +65,43 @@ func (d *device) isForeign(features uint32) bool {
 // come from any device.
 func (q *qp) foreign() bool { return q.typ == verbs.UD || q.route.foreign }
 
+// icrcCheck returns how the ICRC of packets is checked that come from a soft peer, or if
+// foreign is set, that may come from any device.
+func (d *device) icrcCheck(foreign bool) udp.ICRCCheck {
+	switch {
+	case d.conf.ICRC == ICRCStrict:
+		return udp.ICRCStrict
+	case foreign:
+		return udp.ICRCSearchAny
+	case d.conf.ICRC == ICRCOff:
+		return udp.ICRCNone
+	}
+	return udp.ICRCSearch
+}
+
 // socketBuffer is the requested size of a device's socket buffers: when many peers send
 // to one device, their windows add up.
 const socketBuffer = 4 << 20
 
 // openLink opens the device's link. The in-process devices of a Switch serialise their
 // packets if they have faults: a Fabric of the Switch carries them.
-func (d *device) openLink() (err error) {
+func (d *device) openLink() error {
 	switch {
 	case d.conf.Link == LinkUDP:
 		d.kind = overUDP
-		if d.udp, err = udp.Open(d.conf.Addr, d.conf.Port, socketBuffer); err != nil {
+		all, err := openSockets(d.addrs, d.conf.Port)
+		if err != nil {
 			return err
 		}
-		d.udp.Tap, d.udp.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
-		d.gid, d.lid = d.udp.GID(), d.udp.LID()
+		d.useSockets(all)
 		d.link = udpLink{d}
-		if d.conf.Faults != nil {
-			d.faults = newFaultLink(d.conf.Faults, udpLink{d}, d.lid, d.wake)
+		if f := d.conf.Faults; f != nil {
+			d.faults = newFaultLink(f, udpLink{d}, d.lid, d.wake)
 			d.link = d.faults
+			if f.concernReceived() {
+				d.link = &faultUDPLink{faultLink: d.faults, d: d}
+				d.faults.deliver = d.link.(*faultUDPLink).handlePacket
+			}
 		}
 	case d.conf.Fabric != nil || d.conf.Faults != nil:
 		d.kind = overFabric
@@ -92,8 +111,8 @@ func (d *device) openLink() (err error) {
 		if f := d.conf.Faults; f != nil {
 			d.faults = newFaultLink(f, l, d.lid, d.wake)
 			d.link = d.faults
-			if f.Hook != nil {
-				d.faults.deliver, handle = handle, d.faults.received
+			if f.concernReceived() {
+				handle = d.faults.wrap(handle)
 			}
 		}
 		l.attach(&d.conf.Switch.faultFabric, handle, d.wake)
@@ -106,11 +125,21 @@ func (d *device) openLink() (err error) {
 }
 
 // resolve resolves an address that checkAddress has accepted, of a peer with these
-// features.
+// features. A foreign peer without a port of its own responds to port 4791, so the device
+// must be on it. A soft device responds to the port that it was given.
 func (d *device) resolve(a *verbs.AHAttr, features uint32) (route, error) {
 	r, err := d.link.resolve(a)
 	r.foreign = d.isForeign(features)
 	r.udp.Foreign = r.foreign
+	if err == nil && r.foreign && d.kind == overUDP && a.DLID == 0 && d.lid != wire.Port {
+		err = fmt.Errorf("peer %v has LID 0 and no PeerGoucx, so it responds to port %d, but the device is on %d: set its port to %d: %w",
+			a.DGID.Addr(), wire.Port, d.lid, wire.Port, ucs.ErrInvalid)
+	}
+	if err == nil && r.foreign && d.kind == overUDP && d.conf.ICRC == ICRCStrict {
+		if err = d.sockets[a.SGIDIndex].ShowsIdentifications(); err != nil {
+			err = fmt.Errorf("ICRC strict with peer %v, which has no PeerGoucx: use IPv6, or permit packet sockets (CAP_NET_RAW): %w", a.DGID.Addr(), err)
+		}
+	}
 	return r, err
 }
 

@@ -39,7 +39,7 @@ func linked(net *sim.Net, faults, peerFaults *Faults) (from, to *linkEnd, got *[
 		e := &linkEnd{link: l, self: l.self}
 		if faults != nil {
 			e.faults = newFaultLink(faults, l, l.self.Port(), func() {})
-			e.link, e.faults.deliver, handle = e.faults, handle, e.faults.received
+			e.link, handle = e.faults, e.faults.wrap(handle)
 		}
 		l.attach(nil, handle, nil)
 		return e, l

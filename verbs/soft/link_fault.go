@@ -6,6 +6,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -18,19 +19,30 @@ type encodedLink interface {
 }
 
 // faultLink is a link with the device's faults. It encodes packets, decides for each of
-// them, and passes those that are due to the link below, in batches. Packets that the
-// link below delivers one by one (Fabric) pass the Hook too.
+// them, and passes those that are due to the link below, in batches. If received packets
+// may have faults, the link below passes them to received, one by one.
 type faultLink struct {
 	encodedLink
-	// deliver processes a packet that passed the Hook.
-	deliver func(from netip.AddrPort, b []byte, now ucs.Time)
+	// deliver processes a received packet that was not dropped; nil: received packets have
+	// no faults.
+	deliver func(s *rxSource, b []byte, now ucs.Time)
 	wake    func() // called after a packet was sent: it may be delayed
 
 	mu  sync.Mutex // never held during deliver
 	buf []byte     // scratch for encoding
 	tx  *faultInjector[route]
-	rx  *faultInjector[netip.AddrPort]
+	rx  *faultInjector[rxSource]
 	due []delayedPacket[route]
+}
+
+// rxSource is what the link below reports about a received packet. A Fabric reports the
+// sender alone.
+type rxSource struct {
+	from     netip.AddrPort
+	to       *udp.Socket // of UDP: the socket that received it
+	index    int         // in its segment batch
+	tos, ttl uint8
+	flow     uint32
 }
 
 // newFaultLink wraps below. Devices with equal Faults draw different random numbers if
@@ -38,7 +50,7 @@ type faultLink struct {
 func newFaultLink(f *Faults, below encodedLink, lid uint16, wake func()) *faultLink {
 	return &faultLink{
 		encodedLink: below, wake: wake,
-		tx: newFaultInjector[route](f, false, uint64(lid)), rx: newFaultInjector[netip.AddrPort](f, true, uint64(lid)),
+		tx: newFaultInjector[route](f, false, uint64(lid)), rx: newFaultInjector[rxSource](f, true, uint64(lid)),
 	}
 }
 
@@ -94,10 +106,17 @@ func (l *faultLink) release(now ucs.Time) {
 	l.due = l.due[:0]
 }
 
-// received lets the Hook decide about a packet that the link below delivers.
-func (l *faultLink) received(from netip.AddrPort, b []byte, now ucs.Time) {
+// wrap makes the link deliver to handle what passes the faults, and returns the function
+// that a Fabric calls for each packet.
+func (l *faultLink) wrap(handle func(from netip.AddrPort, b []byte, now ucs.Time)) func(netip.AddrPort, []byte, ucs.Time) {
+	l.deliver = func(s *rxSource, b []byte, now ucs.Time) { handle(s.from, b, now) }
+	return func(from netip.AddrPort, b []byte, now ucs.Time) { l.received(rxSource{from: from}, b, now) }
+}
+
+// received decides about a packet that the link below delivers.
+func (l *faultLink) received(s rxSource, b []byte, now ucs.Time) {
 	l.mu.Lock()
-	l.rx.put(from, b, now)
+	l.rx.put(s, b, now)
 	l.mu.Unlock()
 	l.releaseReceived(now)
 }
@@ -108,7 +127,7 @@ func (l *faultLink) releaseReceived(now ucs.Time) {
 	defer l.mu.Unlock()
 	for h, ok := l.rx.take(now); ok; h, ok = l.rx.take(now) {
 		l.mu.Unlock()
-		l.deliver(h.dest, h.b, now)
+		l.deliver(&h.dest, h.b, now)
 		l.mu.Lock()
 		l.rx.recycle(h)
 	}
@@ -132,4 +151,53 @@ func (l *faultLink) nextDeadline() ucs.Time {
 		next = min(next, l.rx.delayed[0].when)
 	}
 	return next
+}
+
+// faultUDPLink is a faultLink over UDP whose received packets have faults.
+type faultUDPLink struct {
+	*faultLink
+	d      *device
+	single udp.Datagram // the packet that is processed
+}
+
+// receive passes each packet of the socket through the injector.
+func (l *faultUDPLink) receive(now ucs.Time) (n int) {
+	l.release(now)
+	l.releaseReceived(now)
+	for _, u := range l.d.sockets {
+		for _, g := range u.Recv() {
+			for i := range g.Packets() {
+				n++
+				l.received(rxSource{g.From.AddrPort(), u, i, g.TOS, g.TTL, g.Flow}, g.Packet(i), now)
+			}
+		}
+	}
+	empty := uint32(0)
+	if n == 0 {
+		empty = 1
+	}
+	l.d.socketEmpty.Store(empty)
+	return n
+}
+
+// handlePacket processes a received packet.
+//
+// Concurrency: the holder of the receive token.
+func (l *faultUDPLink) handlePacket(s *rxSource, b []byte, now ucs.Time) {
+	d, g := l.d, &l.single
+	if len(b) < udp.MinPacket {
+		d.counts.add(cntDroppedShort, 1)
+		return
+	}
+	q := d.qps.find(wire.BTH(b).DestQP())
+	if q == nil {
+		d.counts.add(cntDroppedQPN, 1)
+		return
+	}
+	s.to.Single(g, s.from, s.index, b)
+	g.TOS, g.TTL, g.Flow = s.tos, s.ttl, s.flow
+	q.acquire()
+	q.markMemoryUser()
+	q.handleUDPPacket(&d.rxPacket, g, 0, now)
+	q.transmitAndRelease()
 }

@@ -31,7 +31,7 @@ func TestFlippedBitsDoNotArrive(t *testing.T) {
 		require.True(t, toA.Matches(d))
 		for i := range d.Packets() {
 			var p packet
-			if _, ok := decodePacket(d, i, &p, false); ok {
+			if _, ok := decodePacket(d, i, &p, udp.ICRCSearch); ok {
 				whole++
 				assert.Contains(t, []int{64, 8}, p.n)
 			}
@@ -41,7 +41,7 @@ func TestFlippedBitsDoNotArrive(t *testing.T) {
 	for range 100 {
 		for _, d := range b.Recv() {
 			for i := range d.Packets() {
-				_, ok := decodePacket(d, i, &packet{}, false)
+				_, ok := decodePacket(d, i, &packet{}, udp.ICRCSearch)
 				assert.False(t, ok, "a third packet is whole")
 			}
 		}

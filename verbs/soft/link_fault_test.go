@@ -86,6 +86,41 @@ func TestFaultyHook(t *testing.T) {
 	})
 }
 
+// TestFaultyReceive: received packets are lost, by chance and by the Hook, on a link whose
+// other device sends all. Over UDP that device has no faults at all.
+func TestFaultyReceive(t *testing.T) {
+	overFaulty(t, func(t *testing.T, c Config) {
+		dropped, passed, rng := 0, 0, rand.New(rand.NewPCG(5, 6))
+		f := &Faults{Seed: 3, ReceiveLoss: 0.02, Hook: func(p *PacketInfo) Verdict {
+			if !p.Received {
+				return Verdict{}
+			}
+			v := Verdict{Drop: rng.IntN(50) == 0, Duplicate: rng.IntN(20) == 0, Corrupt: rng.IntN(50) == 0}
+			if passed++; v.Drop {
+				dropped++
+			}
+			return v
+		}}
+		other := &Faults{}
+		if c.Link == LinkUDP {
+			other = nil
+		}
+		devs := openFaulty(t, c, [2]*Faults{other, f})
+		until := ucs.Now().Add(time.Minute)
+		stream(t, devs[0], devs[1], rand.New(rand.NewPCG(1, 1)), messages{60, patient, 0}, func() {
+			require.True(t, ucs.Now().Before(until), "it takes too long")
+		})
+		assert.NotZero(t, dropped)
+		n := value(t, devs[1], "device.rx_packets")
+		assert.NotZero(t, value(t, devs[1], "device.dropped_icrc"), "a packet that the Hook corrupted")
+		assert.Less(t, n, uint64(passed), "some were lost")
+		assert.NotZero(t, value(t, devs[1], "device.out_of_sequence")+value(t, devs[0], "device.retransmits"))
+		if c.Link == LinkUDP {
+			assert.Zero(t, value(t, devs[1], "udp.id_searched"), "a packet keeps its place in its batch")
+		}
+	})
+}
+
 // patient is a time-out of 0.13 s: on a busy machine a goroutine stands still for
 // long.
 const patient = 15

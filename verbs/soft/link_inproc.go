@@ -231,7 +231,7 @@ func (d *device) handleCell(q *qp, c *cell, now ucs.Time) {
 	if q.typ == verbs.UD {
 		p.sgid, p.slid = verbs.GID{}, 0
 		if o := d.conf.Switch.device(c.from); o != nil {
-			p.sgid, p.slid = o.gid, o.lid
+			p.sgid, p.slid, p.dgid = o.gid, o.lid, d.gid
 		}
 	}
 	if p.batchMore > 0 {

@@ -2,7 +2,6 @@ package soft
 
 import (
 	"encoding/binary"
-	"math/bits"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
@@ -23,8 +22,11 @@ const (
 type udpLink struct{ d *device }
 
 func (l udpLink) resolve(a *verbs.AHAttr) (r route, err error) {
-	r.udp, err = l.d.udp.Peer(a.DGID, a.DLID)
-	l.d.udp.SetClass(&r.udp, a.TrafficClass, a.HopLimit)
+	u := l.d.sockets[a.SGIDIndex]
+	if r.udp, err = u.Peer(a.DGID, a.DLID); err == nil {
+		err = u.SetFlowLabel(&r.udp, a.FlowLabel)
+	}
+	u.SetClass(&r.udp, a.TrafficClass, a.HopLimit)
 	return r, err
 }
 
@@ -40,7 +42,7 @@ func (l udpLink) send(q *qp, now ucs.Time) bool {
 }
 
 func (l udpLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
-	t := l.d.udp.Begin(&to.udp)
+	t := to.udp.Begin()
 	addPacket(t, p)
 	t.Send()
 	return true
@@ -63,7 +65,7 @@ func (l udpLink) sendEncoded(ps []delayedPacket[route]) {
 		}
 		if t == nil {
 			to = &h.dest.udp
-			t = l.d.udp.Begin(to)
+			t = to.Begin()
 			addPacket(t, &p)
 		}
 	}
@@ -76,7 +78,7 @@ func (l udpLink) receive(now ucs.Time) int { return l.d.receiveUDP(now) }
 
 func (l udpLink) hasPackets() bool { return false }
 
-func (l udpLink) close() error { return l.d.udp.Close() }
+func (l udpLink) close() error { return closeSockets(l.d.sockets) }
 
 // deferSend reports whether the posted packets are batched with later ones. If so it
 // marks q, so that a later pass sends them. The first post of a pass is sent at once,
@@ -177,7 +179,6 @@ func addPacket(t *udp.Batch, p *packet) bool {
 // that after the last packet added to it. A batch is sent when the next packet does not
 // fit.
 func (q *qp) sendUDP() bool {
-	u := q.d.udp
 	p := &q.txPacket
 	var t *udp.Batch
 	at, most := q.saveSendState(), q.batchTarget()
@@ -186,7 +187,7 @@ func (q *qp) sendUDP() bool {
 			r.rnrWait == 0 && !r.probe.pending && r.psn.Diff(r.una) < shortPackets*r.window.cur && s.pendingResponses == 0 &&
 			q.loadState() == verbs.StateRTS {
 			if t == nil {
-				t = u.Begin(&q.route.udp)
+				t = q.route.udp.Begin()
 			}
 			if q.addFast(t, most) {
 				if !q.hasMore() {
@@ -199,7 +200,7 @@ func (q *qp) sendUDP() bool {
 			break
 		}
 		if t == nil {
-			t = u.Begin(&q.route.udp)
+			t = q.route.udp.Begin()
 		}
 		if t.Count >= most && p.Opcode != wire.Acknowledge || !addPacket(t, p) {
 			if done, st := t.SendMost(); st == ucs.NoResource {
@@ -207,7 +208,7 @@ func (q *qp) sendUDP() bool {
 				return true
 			}
 			at, most = afterLast, q.batchTarget()
-			t = u.Begin(&q.route.udp)
+			t = q.route.udp.Begin()
 			addPacket(t, p)
 		}
 		if !q.hasMore() {
@@ -255,7 +256,7 @@ func (q *qp) sendDatagrams() bool {
 		if to == nil {
 			return false
 		}
-		t = q.d.udp.Begin(&to.udp)
+		t = to.udp.Begin()
 		addPacket(t, &q.txPacket)
 	}
 }
@@ -288,13 +289,39 @@ const maxDeferred = 64
 // receiveUDP receives datagrams from the socket and processes their packets. It returns
 // the number of packets.
 func (d *device) receiveUDP(now ucs.Time) int {
-	n := 0
+	if len(d.sockets) > 1 {
+		return d.receiveAll(now)
+	}
 	all := d.udp.Recv()
 	empty := uint32(0)
 	if len(all) == 0 {
 		empty = 1
 	}
 	cpu.StoreRelease32(&d.socketEmpty, empty) // before the packets are acknowledged: delaySend reads it
+	return d.handleDatagrams(all, now)
+}
+
+// receiveAll is receiveUDP for a device with several addresses.
+func (d *device) receiveAll(now ucs.Time) (n int) {
+	empty := uint32(1)
+	var all [maxGIDs][]*udp.Datagram
+	for i, u := range d.sockets {
+		if all[i] = u.Recv(); len(all[i]) > 0 {
+			empty = 0
+		}
+	}
+	cpu.StoreRelease32(&d.socketEmpty, empty)
+	for i := range d.sockets {
+		n += d.handleDatagrams(all[i], now)
+	}
+	return n
+}
+
+// maxGIDs is the most GIDs of a device: each costs a system call per pass.
+const maxGIDs = 16
+
+// handleDatagrams processes the packets of received datagrams and returns their number.
+func (d *device) handleDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
 	for _, g := range all {
 		var q *qp
 		for i, all := 0, g.Packets(); i < all; i++ {
@@ -384,7 +411,7 @@ func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
 		q.count(cntDroppedSource, 1)
 		return
 	}
-	f, ok := decodePacket(g, i, p, q.foreign())
+	f, ok := decodePacket(g, i, p, q.icrc)
 	switch {
 	case !ok:
 		q.count(cntDroppedICRC, 1)
@@ -394,79 +421,17 @@ func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
 		q.count(cntDroppedOpcode, 1)
 	default:
 		if q.typ == verbs.UD {
-			p.sgid, p.slid, p.tos, p.ttl = g.From.GID(), g.From.LID(), g.TOS, g.TTL
+			p.sgid, p.dgid, p.slid, p.tos, p.ttl, p.flow = g.From.GID(), g.GID(), g.From.LID(), g.TOS, g.TTL, g.Flow
 		}
 		q.handlePacket(p, now)
 	}
 }
 
-// sendState is a snapshot of a queue pair's send state. sendUDP restores it when the socket
-// accepts no more packets.
-type sendState struct {
-	state                verbs.QPState
-	tx, sent             uint32
-	rdAtomic             int
-	psn, sndMax          verbs.PSN
-	pendingResponses     uint16
-	oldestSent, unacked  uint32
-	ack                  verbs.PSN
-	failed               bool
-	flags                rspFlags
-	ackState             ackState
-	nak                  wire.Syndrome
-	packets, bytes, acks uint64
-}
-
-// saveSendState returns a snapshot of the send state.
-func (q *qp) saveSendState() sendState {
-	r, s, c := &q.req, &q.rsp, &q.counts
-	at := sendState{
-		state: q.loadState(), tx: r.tx, sent: r.sent, rdAtomic: r.rdAtomic, psn: r.psn, sndMax: r.sndMax, failed: r.failed,
-		pendingResponses: s.pendingResponses, ack: s.ack, unacked: s.unacked, ackState: s.ackState, flags: s.flags, nak: s.nak,
-		packets: c[cntTxPackets], bytes: c[cntTxBytes], acks: c[cntAcks],
-	}
-	if s.pendingResponses != 0 {
-		at.oldestSent = s.saved[s.oldestPending()].sent
-	}
-	return at
-}
-
-// restoreSendState rewinds the send state to the snapshot, so that packets built since then are
-// built again. The first sent packets are excepted: the socket took them, and they are
-// built again only to count as sent. If the queue pair changed its state meanwhile,
-// restoreSendState does nothing.
-//
-//go:noinline
-func (q *qp) restoreSendState(at *sendState, sent int) {
-	if q.loadState() != at.state {
-		return
-	}
-	r, s, c := &q.req, &q.rsp, &q.counts
-	r.tx, r.sent, r.rdAtomic, r.psn, r.sndMax, r.failed = at.tx, at.sent, at.rdAtomic, at.psn, at.sndMax, at.failed
-	for m := at.pendingResponses; m != 0; m &= m - 1 {
-		a := &s.saved[bits.TrailingZeros16(m)]
-		a.sent = a.firstSent
-	}
-	if s.pendingResponses = at.pendingResponses; s.pendingResponses != 0 {
-		s.saved[s.oldestPending()].sent = at.oldestSent
-	}
-	s.ack, s.unacked, s.ackState, s.flags, s.nak = at.ack, at.unacked, at.ackState, at.flags, at.nak
-	c.add(cntTxPackets, at.packets-c[cntTxPackets])
-	c.add(cntTxBytes, at.bytes-c[cntTxBytes])
-	c.add(cntAcks, at.acks-c[cntAcks])
-	p := &q.txPacket
-	for range sent { // rebuilds the same packets in the same order, to count them as sent
-		if !q.nextPacket(p) {
-			return
-		}
-	}
-}
-
 // decodePacket decodes packet i of g and then checks its ICRC; ok is false if only the
-// ICRC is wrong. foreign is set if the sender may be a foreign device.
+// ICRC is wrong.
 //
 //hot:bench BenchmarkUDPPingPong
-func decodePacket(g *udp.Datagram, i int, p *packet, foreign bool) (f wire.Fault, ok bool) {
+func decodePacket(g *udp.Datagram, i int, p *packet, c udp.ICRCCheck) (f wire.Fault, ok bool) {
 	b := g.Packet(i)
 	if len(b) < udp.MinPacket {
 		return wire.FaultShort, true
@@ -474,5 +439,5 @@ func decodePacket(g *udp.Datagram, i int, p *packet, foreign bool) (f wire.Fault
 	if f = p.decode(b[:len(b)-wire.ICRCLen]); f != wire.FaultNone {
 		return f, true
 	}
-	return f, g.Check(i, foreign)
+	return f, g.Check(i, c)
 }

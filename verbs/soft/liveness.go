@@ -14,12 +14,16 @@ func (d *device) PeerState(a *verbs.AHAttr, qpn verbs.QPN, lastReceived ucs.Time
 	if d.kind != overUDP || d.isForeign(a.PeerFeatures) {
 		return verbs.PeerUnknown
 	}
-	p, err := d.udp.Peer(a.DGID, a.DLID)
+	if a.SGIDIndex < 0 || a.SGIDIndex >= len(d.sockets) {
+		return verbs.PeerUnknown
+	}
+	u := d.sockets[a.SGIDIndex]
+	p, err := u.Peer(a.DGID, a.DLID)
 	if err != nil {
 		return verbs.PeerUnknown
 	}
-	s := d.udp.PeerState(&p, qpn, lastReceived)
-	if s == verbs.PeerUnknown && d.udp.Unanswered(&p, qpn) {
+	s := u.PeerState(&p, qpn, lastReceived)
+	if s == verbs.PeerUnknown && u.Unanswered(&p, qpn) {
 		d.pauseRequests(&p)
 	}
 	return s

@@ -44,9 +44,11 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 		return nil
 	}
 	q.attr.Apply(a, mask)
+	q.attr.MaxRdAtomic = uint8(min(int(q.attr.MaxRdAtomic), q.d.attr.MaxQPInitRdAtomic))
 	if mask&verbs.AttrAV != 0 {
 		q.route = path
 	}
+	q.icrc = q.d.icrcCheck(q.foreign())
 
 	// Copy the attributes to the machines.
 	a = &q.attr
@@ -68,7 +70,7 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	if mask&verbs.AttrSQPSN != 0 {
 		r.psn, r.una, r.sndMax, r.rerequested, q.sq.nextPSN = a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN, a.SQPSN
 		r.window, r.probe = newWindow(q.d.window(q.mtu), q.mtu), probe{enabled: r.probe.enabled}
-		r.retries, r.rnrRetries = a.RetryCnt, a.RNRRetry
+		r.retries, r.rnrRetries, r.fill = a.RetryCnt, a.RNRRetry, gapFill{reducedAt: a.SQPSN}
 	}
 
 	switch {
@@ -99,7 +101,6 @@ func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 		{verbs.AttrPort, int(a.Port), d.attr.Ports},
 		{verbs.AttrPKeyIndex, int(a.PKeyIndex), 0},
 		{verbs.AttrPathMTU, a.PathMTU.Bytes(), longest.Bytes()},
-		{verbs.AttrMaxRdAtomic, int(a.MaxRdAtomic), d.attr.MaxQPInitRdAtomic},
 		{verbs.AttrMaxDestRdAtomic, int(a.MaxDestRdAtomic), d.attr.MaxQPRdAtomic},
 	} {
 		if mask&c.attr != 0 && c.got > c.limit {

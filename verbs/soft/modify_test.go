@@ -53,6 +53,10 @@ func TestModifyNamesAttributes(t *testing.T) {
 		require.Equal(t, before, v.Query())
 	}
 	require.NoError(t, v.Modify(&good, toRTR))
+	require.NoError(t, v.Modify(&verbs.QPAttr{State: verbs.StateRTS, MaxRdAtomic: 16, Timeout: 14, RetryCnt: 7, RNRRetry: 7},
+		verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|verbs.AttrMaxRdAtomic))
+	require.Equal(t, uint8(4), v.Query().MaxRdAtomic)
+	require.Equal(t, uint8(4), v.(*qp).req.maxRdAtomic)
 }
 
 // TestLongMTU: a path MTU beyond 4096 is for soft peers, whatever their port, and a

@@ -45,16 +45,7 @@ func (o *oracle) openDatagrams() {
 		o.must(err)
 		v.open = append(v.open, e.qp)
 		v.datagrams = e
-		for _, s := range []struct {
-			a verbs.QPAttr
-			m verbs.AttrMask
-		}{
-			{verbs.QPAttr{State: verbs.StateInit, Port: 1, QKey: oracleQKey}, verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrQKey},
-			{verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState},
-			{verbs.QPAttr{State: verbs.StateRTS}, verbs.AttrState | verbs.AttrSQPSN},
-		} {
-			o.must(e.qp.Modify(&s.a, s.m))
-		}
+		o.must(verbs.StartUD(e.qp, verbs.QPAttr{Port: 1, QKey: oracleQKey}))
 		for _, peer := range o.devs {
 			ah, err := v.pd.CreateAH(verbs.AHAttr{DGID: peer.d.gid, DLID: peer.d.lid, Port: 1, HopLimit: 64})
 			o.must(err)

@@ -22,10 +22,12 @@ type packet struct {
 	batchMore           int
 	batchEnds, batchImm bool
 
-	sgid verbs.GID // the sender's GID and port, if the link provides them
+	sgid verbs.GID // of a datagram: the sender's GID and port, and the local GID
 	slid uint16
+	dgid verbs.GID
 	tos  uint8
 	ttl  uint8
+	flow uint32
 
 	// The payload: n bytes in nsg pieces. On receive it is valid during the call, on
 	// send until the link has sent it.

@@ -140,7 +140,7 @@ func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 			return fail(fmt.Errorf("%s %d, want 0 to %d: %w", l.name, l.asked, l.most, ucs.ErrInvalid))
 		}
 	}
-	a.MaxSendSGE, a.MaxInline = verbs.MaxSGE, d.attr.MaxInline
+	a.MaxSendSGE, a.MaxInline = verbs.MaxSGE, max(a.MaxInline, min(d.attr.MaxInline, verbs.InlineLen))
 	if shared == nil {
 		a.MaxRecvSGE = verbs.MaxSGE
 	}

@@ -41,12 +41,13 @@ func (p *Provider) Name() string { return ProviderName }
 // deviceSpec describes a device that can be opened.
 type deviceSpec struct {
 	info verbs.DeviceInfo
-	addr netip.Addr // of the UDP device
-	mtu  verbs.MTU  // the largest that the interface carries
+	addr netip.Addr // of the UDP device: that of GID 0
+	more []netip.Addr
+	mtu  verbs.MTU // the largest that the interface carries
 }
 
 // Devices lists the in-process device, and one UDP device for each address of the
-// host's interfaces. A UDP device has the interface's name; from the second address on
+// host's interfaces, or with Config.AllGIDs for each interface. A UDP device has the interface's name; from the second address on
 // a number is appended. There are no UDP devices if the system refuses one of the calls
 // that transfer packets. Devices may return both an error and devices.
 func (p *Provider) Devices() ([]verbs.DeviceInfo, error) {
@@ -122,6 +123,7 @@ func (p *Provider) listSpecs() ([]deviceSpec, error) {
 		for mtu > verbs.MTU256 && mtu.Bytes()+mtuHeaders > ifs[i].MTU {
 			mtu--
 		}
+		var all []netip.Addr // of AllGIDs
 		n := 0
 		for _, a := range addrs {
 			ipNet, ok := a.(*net.IPNet)
@@ -134,6 +136,10 @@ func (p *Provider) listSpecs() ([]deviceSpec, error) {
 				continue // a GID has no room for a zone
 			}
 			n++
+			if p.conf.AllGIDs {
+				all = append(all, ip)
+				continue
+			}
 			if p.conf.Addr.IsValid() && p.conf.Addr.Unmap() != ip {
 				continue
 			}
@@ -145,11 +151,27 @@ func (p *Provider) listSpecs() ([]deviceSpec, error) {
 			info := verbs.DeviceInfo{Provider: ProviderName, Name: name, Net: ifs[i].Name, Link: LinkUDP}
 			specs = append(specs, deviceSpec{info: info, addr: ip, mtu: mtu})
 		}
+		if k, ok := p.firstGID(all); ok {
+			found = true
+			all[0], all[k] = all[k], all[0]
+			info := verbs.DeviceInfo{Provider: ProviderName, Name: ifs[i].Name, Net: ifs[i].Name, Link: LinkUDP}
+			specs = append(specs, deviceSpec{info: info, addr: all[0], more: all[1:min(len(all), maxGIDs)], mtu: mtu})
+		}
 	}
 	if p.conf.Addr.IsValid() && !found {
 		return specs, fmt.Errorf("soft device: no interface that is up has address %v: %w", p.conf.Addr, ucs.ErrInvalid)
 	}
 	return specs, nil
+}
+
+// firstGID returns the index of the address that is GID 0 of a device with all of these
+// addresses; false: the device is not wanted.
+func (p *Provider) firstGID(all []netip.Addr) (int, bool) {
+	if p.conf.Addr.IsValid() {
+		i := slices.Index(all, p.conf.Addr.Unmap())
+		return i, i >= 0
+	}
+	return 0, len(all) > 0
 }
 
 // mtuHeaders is the most bytes of an IP packet beside the payload: IPv6, UDP, BTH,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -47,7 +48,8 @@ type qp struct {
 	pkey    uint16
 	qkey    uint32
 	access  verbs.Access
-	fastMax int // longest message of the in-process fast path; -1: none
+	icrc    udp.ICRCCheck // how ICRCs of received packets are checked, over UDP
+	fastMax int           // longest message of the in-process fast path; -1: none
 	// fastInline is the longest inline data that fillFast takes; -1: none.
 	fastInline   int
 	fastUDPMax   int            // longest inline data of the UDP fast path; -1: none
@@ -95,28 +97,34 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	}
 	q.rq.init(c.Caps.MaxRecv, p.single())
 	q.sq.single = p.single()
+	if c.Caps.MaxInline > verbs.InlineLen {
+		q.sq.longSlot = c.Caps.MaxInline
+	}
 	if c.SignalAll {
 		q.alwaysFlags = verbs.SendSignaled
 	}
 	q.rsp = newResponder()
 	q.mtu = d.activeMTU().Bytes()
+	q.icrc = d.icrcCheck(true)
 	q.fastMax, q.fastUDPMax, q.fastInline = -1, -1, -1
 	if q.typ == verbs.UC {
 		q.dataOps = &unreliableOps
 	}
 	if q.typ == verbs.RC {
-		q.fastInline = q.caps.MaxInline
+		q.fastInline = min(q.caps.MaxInline, verbs.InlineLen)
 		switch d.kind {
 		case overInproc:
 			q.fastMax = min(smallLen, q.caps.MaxInline)
 		case overUDP:
-			q.fastUDPMax = q.caps.MaxInline
+			q.fastUDPMax = q.fastInline
 		default: // no fast path
 		}
 	}
 	if q.typ == verbs.UD && d.kind == overUDP && !c.NoClass {
-		if err := d.udp.EnableClass(); err != nil {
-			return nil, err
+		for _, u := range d.sockets {
+			if err := u.EnableClass(); err != nil {
+				return nil, err
+			}
 		}
 	}
 	if err := d.qps.add(q); err != nil {

@@ -31,9 +31,15 @@ const testQKey = 0x11111111
 func newEnd(t testing.TB, p verbs.Provider, typ verbs.QPType, size int) *end {
 	infos, err := p.Devices()
 	require.NoError(t, err)
-	e := &end{t: t, typ: typ, buf: make([]byte, size)}
-	e.c, err = p.Open(infos[0])
+	c, err := p.Open(infos[0])
 	require.NoError(t, err)
+	return newEndOn(t, c, typ, size)
+}
+
+// newEndOn is newEnd on an open device, which it closes at the end.
+func newEndOn(t testing.TB, c verbs.Context, typ verbs.QPType, size int) *end {
+	e := &end{t: t, typ: typ, c: c, buf: make([]byte, size)}
+	var err error
 	e.pd, err = e.c.AllocPD()
 	require.NoError(t, err)
 	e.ch, err = e.c.CreateCompChannel()
@@ -79,25 +85,18 @@ func (e *end) connectFeatures(o *end, at verbs.QPAttr) {
 	require.NoError(e.t, err)
 	port, err := o.c.Port(1)
 	require.NoError(e.t, err)
-	at.Port, at.Access = 1, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic
+	at.Access = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 	if at.PathMTU == 0 {
 		at.PathMTU = verbs.MTU4096
 	}
-	at.AV, at.DestQPN = verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, o.qp.QPN()
-	for _, to := range []struct {
-		state verbs.QPState
-		mask  verbs.AttrMask
-	}{
-		{verbs.StateInit, verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccessFlags},
-		{verbs.StateRTR, verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer | verbs.AttrPeerFeatures},
-		{verbs.StateRTS, verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic},
-	} {
-		at.State = to.state
-		if e.typ == verbs.UC {
-			to.mask &^= verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic
-		}
-		require.NoError(e.t, e.qp.Modify(&at, verbs.AttrState|to.mask))
+	connect := verbs.ConnectRC
+	if e.typ == verbs.UC {
+		connect = verbs.ConnectUC
 	}
+	require.NoError(e.t, connect(e.qp, verbs.RemoteQP{
+		AV: verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1}, QPN: o.qp.QPN(), PSN: at.RQPSN, MTU: at.PathMTU,
+		MaxRdAtomic: at.MaxDestRdAtomic, PeerFeatures: at.PeerFeatures,
+	}, at))
 }
 
 var localhost = netip.MustParseAddr("127.0.0.1")
@@ -297,9 +296,7 @@ func datagrams(t *testing.T, p *Provider) (a, b *end, way verbs.AH) { return dat
 func datagramsOf(t *testing.T, p, q *Provider) (a, b *end, way verbs.AH) {
 	a, b = newEnd(t, p, verbs.UD, 4096), newEnd(t, q, verbs.UD, 4096)
 	for _, e := range []*end{a, b} {
-		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: 1, QKey: testQKey}, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey))
-		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState))
-		require.NoError(t, e.qp.Modify(&verbs.QPAttr{State: verbs.StateRTS, SQPSN: 7}, verbs.AttrState|verbs.AttrSQPSN))
+		require.NoError(t, verbs.StartUD(e.qp, verbs.QPAttr{Port: 1, QKey: testQKey, SQPSN: 7}))
 	}
 	gid, err := b.c.GID(1, 0)
 	require.NoError(t, err)

@@ -244,7 +244,7 @@ func (q *qp) gather(w *wqe, off, n int, p *packet) bool {
 		return true
 	}
 	if w.flags&verbs.SendInline != 0 {
-		p.sg[0], p.nsg, p.inline = w.inline[off:off+n], 1, true
+		p.sg[0], p.nsg, p.inline = q.sq.inlineData(w)[off:off+n], 1, true
 		return true
 	}
 	for i := range w.nsg {

@@ -109,33 +109,15 @@ func connectRC(a, b verbs.QP, da, db *device, s *rcSetup) error {
 	qps, devs := [2]verbs.QP{a, b}, [2]*device{da, db}
 	for i, q := range qps {
 		peer := 1 - i
-		steps := []struct {
-			attr verbs.QPAttr
-			mask verbs.AttrMask
-		}{
-			{
-				verbs.QPAttr{State: verbs.StateInit, Port: 1, Access: s.access},
-				verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccessFlags,
-			},
-			{
-				verbs.QPAttr{
-					State: verbs.StateRTR, PathMTU: s.mtu, DestQPN: qps[peer].QPN(), RQPSN: s.psn[peer],
-					MaxDestRdAtomic: s.reads[peer], MinRNRTimer: s.rnrTimer, PeerFeatures: s.features | verbs.PeerGoucx,
-					AV: verbs.AHAttr{DGID: devs[peer].gid, DLID: devs[peer].lid, Port: 1, HopLimit: 64},
-				},
-				verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer | verbs.AttrPeerFeatures,
-			},
-			{
-				verbs.QPAttr{
-					State: verbs.StateRTS, SQPSN: s.psn[i], Timeout: s.timeout, RetryCnt: s.retry, RNRRetry: s.rnrRetry[i], MaxRdAtomic: s.reads[i],
-				},
-				verbs.AttrState | verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic,
-			},
-		}
-		for _, st := range steps {
-			if err := q.Modify(&st.attr, st.mask); err != nil {
-				return err
-			}
+		err := verbs.ConnectRC(q, verbs.RemoteQP{
+			AV:  verbs.AHAttr{DGID: devs[peer].gid, DLID: devs[peer].lid, Port: 1, HopLimit: 64},
+			QPN: qps[peer].QPN(), PSN: s.psn[peer], MTU: s.mtu, MaxRdAtomic: s.reads[peer], PeerFeatures: s.features | verbs.PeerGoucx,
+		}, verbs.QPAttr{
+			Access: s.access, SQPSN: s.psn[i], MaxRdAtomic: s.reads[i], MinRNRTimer: s.rnrTimer,
+			Timeout: s.timeout, RetryCnt: s.retry, RNRRetry: s.rnrRetry[i],
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

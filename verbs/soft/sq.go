@@ -35,14 +35,18 @@ type wqe struct {
 // full. Posters write beyond tail and hold the lock in the owner word. The owner reads
 // what lies before tail.
 type sendQueue struct {
-	single  bool // with a thread domain: tail needs no lock
-	max     uint32
-	ring    []wqe
-	nextPSN verbs.PSN // PSN of the next posted request
-	tail    cursor
-	head    atomic.Uint32 // copy of requester.head for the posters
-	counts  sendCounts    // counters of the posters
-	bind    *mr           // of the bind that is being posted; written with the posters' lock
+	single bool // with a thread domain: tail needs no lock
+	max    uint32
+	ring   []wqe
+	// long holds inline data above verbs.InlineLen, longSlot bytes for each slot of the
+	// ring; nil if the queue pair has no such data.
+	long     []byte
+	longSlot int
+	nextPSN  verbs.PSN // PSN of the next posted request
+	tail     cursor
+	head     atomic.Uint32 // copy of requester.head for the posters
+	counts   sendCounts    // counters of the posters
+	bind     *mr           // of the bind that is being posted; written with the posters' lock
 }
 
 // end returns the running number after the last posted work request.
@@ -65,7 +69,7 @@ func (q *qp) post(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 			st = ucs.NoResource
 			break
 		}
-		if st = q.fillWQE(s.at(uint32(t)), &wrs[n]); st != ucs.OK {
+		if st = q.fillWQE(uint32(t), &wrs[n]); st != ucs.OK {
 			break
 		}
 		t++
@@ -85,13 +89,21 @@ func (q *qp) growSends(tail uint32, owned bool) bool {
 		return false
 	}
 	ring := make([]wqe, max(minSends, 2*len(s.ring)))
+	long := make([]byte, len(ring)*s.longSlot)
 	if !owned {
 		q.acquire()
 	}
 	for i := s.head.Load(); i != tail; i++ {
-		ring[i&uint32(len(ring)-1)] = *s.at(i)
+		k := i & uint32(len(ring)-1)
+		w := &ring[k]
+		*w = *s.at(i)
+		if w.hasLongInline() {
+			data := s.inlineData(w)
+			w.sg[0].Addr = uint64(k) * uint64(s.longSlot)
+			copy(long[w.sg[0].Addr:], data)
+		}
 	}
-	s.ring = ring
+	s.ring, s.long = ring, long
 	count(&s.counts.ring, uint64(len(ring))-s.counts.ring)
 	if !owned {
 		q.transmitAndRelease()
@@ -99,8 +111,21 @@ func (q *qp) growSends(tail uint32, owned bool) bool {
 	return true
 }
 
-// fillWQE stores r in w, or returns why it cannot be posted.
-func (q *qp) fillWQE(w *wqe, r *verbs.SendWR) ucs.Status {
+// hasLongInline reports whether w's inline data is in sendQueue.long, at sg[0].Addr.
+func (w *wqe) hasLongInline() bool { return w.flags&verbs.SendInline != 0 && w.n > verbs.InlineLen }
+
+// inlineData returns the inline data of w.
+func (s *sendQueue) inlineData(w *wqe) []byte {
+	if !w.hasLongInline() {
+		return w.inline[:]
+	}
+	at := w.sg[0].Addr
+	return s.long[at : at+uint64(w.n)]
+}
+
+// fillWQE stores r in the work request with number t, or returns why it cannot be posted.
+func (q *qp) fillWQE(t uint32, r *verbs.SendWR) ucs.Status {
+	w := q.sq.at(t)
 	if q.fitsFast(r) {
 		q.fillFast(w, r)
 		return ucs.OK
@@ -108,7 +133,7 @@ func (q *qp) fillWQE(w *wqe, r *verbs.SendWR) ucs.Status {
 	switch {
 	case r.Op >= 32 || q.ops>>r.Op&1 == 0, r.Op == verbs.OpBindMW && q.sq.bind == nil, int(r.NumSG) > q.caps.MaxSendSGE:
 		return ucs.InvalidParam
-	case r.Flags&verbs.SendInline != 0 && (inlineOps>>r.Op&1 == 0 || int(r.InlineLen) > q.caps.MaxInline && r.NumSG == 0):
+	case r.Flags&verbs.SendInline != 0 && (inlineOps>>r.Op&1 == 0 || r.NumSG == 0 && int(r.InlineLen) > min(q.caps.MaxInline, verbs.InlineLen)):
 		return ucs.InvalidParam
 	case atomicOps>>r.Op&1 != 0 && (r.NumSG != 1 || r.SG[0].Len != 8):
 		return ucs.InvalidParam
@@ -134,13 +159,15 @@ func (q *qp) fillWQE(w *wqe, r *verbs.SendWR) ucs.Status {
 		return ucs.InvalidParam
 	default: // gather the data now
 		q.markMemoryUser()
-		at := 0
+		w.n = uint32(n)
+		w.sg[0].Addr = uint64(t&uint32(len(q.sq.ring)-1)) * uint64(q.sq.longSlot) // for long data
+		to := q.sq.inlineData(w)
 		for i := range r.NumSG {
 			b, ok := q.d.local(q.pd, r.SG[i], 0)
 			if !ok {
 				return ucs.InvalidParam
 			}
-			at += copy(w.inline[at:], b)
+			to = to[copy(to, b):]
 		}
 	}
 	w.n = uint32(n)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 )
 
 // counter is one of a device's counters.
@@ -123,14 +124,16 @@ func (d *device) Stats() *stats.Group {
 	for _, s := range d.srqs.all {
 		bytes[kindSRQ] += s.bytes()
 	}
-	d.qps.each(func(q *qp) { bytes[kindQP] += q.rq.bytes() + atomic.LoadUint64(&q.sq.counts.ring)*sizeOf[wqe]() })
+	d.qps.each(func(q *qp) {
+		bytes[kindQP] += q.rq.bytes() + atomic.LoadUint64(&q.sq.counts.ring)*(sizeOf[wqe]()+uint64(q.sq.longSlot))
+	})
 	d.mu.Unlock()
 	g := new(stats.Group) // an empty group accepts any prefix
 	_ = g.Add("device", setOf(counterNames[:], sum[:]))
 	_ = g.Add("objects", setOf(kindNames[:], made[:]))
 	_ = g.Add("bytes", setOf(kindNames[:], bytes[:]))
 	if d.udp != nil {
-		_ = g.Add("udp", d.udp.Counts.Set())
+		_ = g.Add("udp", udp.CountsOf(d.sockets))
 	}
 	return g
 }

@@ -18,7 +18,7 @@ func drain(b *testing.B, u *udp.Socket, from *udp.Peer, n int, p *packet) (bytes
 				b.Fatal("source")
 			}
 			for i := range d.Packets() {
-				if f, ok := decodePacket(d, i, p, false); f != wire.FaultNone || !ok {
+				if f, ok := decodePacket(d, i, p, udp.ICRCSearch); f != wire.FaultNone || !ok {
 					b.Fatal(f, ok)
 				}
 				bytes += p.n

@@ -67,7 +67,7 @@ func receive(t testing.TB, u *udp.Socket, from *udp.Peer, n int) (got []packet) 
 		require.True(t, from.Matches(d))
 		for i := range d.Packets() {
 			var p packet
-			f, ok := decodePacket(d, i, &p, false)
+			f, ok := decodePacket(d, i, &p, udp.ICRCSearch)
 			require.Equal(t, wire.FaultNone, f)
 			require.True(t, ok, "ICRC of packet %d", i)
 			got = append(got, flat(&p))

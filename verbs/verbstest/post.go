@@ -16,6 +16,7 @@ var postCases = []testCase{
 	{"slots", 0, postSlots},
 	{"pieces", 0, postPieces},
 	{"inline", 0, postInline},
+	{"inline-many", 0, postInlineMany},
 	{"inline-limit", 0, postInlineLimit},
 	{"inline-opcodes", 0, postInlineOpcodes},
 	{"opcodes", 0, postOpcodes},
@@ -177,17 +178,17 @@ func (e *env) inlines() *duo {
 	if most == 0 {
 		e.notApplicable("no inline data")
 	}
-	return e.rc(func(a, _ *setup) { a.caps.MaxInline = min(most, 100) })
+	return e.rc(func(a, _ *setup) { a.caps.MaxInline = min(most, 220) })
 }
 
 // postInline: the memory is free when the post returns.
 func postInline(e *env) {
 	d := e.inlines()
 	const flags = verbs.SendInline | verbs.SendSignaled
-	for _, n := range []int{0, 1, 8, min(d.a.Query().Caps.MaxInline, 100)} {
+	for _, n := range inlineLengths(d.a.Query().Caps.MaxInline) {
 		for _, op := range []verbs.Opcode{verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm} {
-			clear(d.bm.buf[:200])
-			d.b.receive(1, d.bm.sge(0, 200))
+			clear(d.bm.buf[:inlineArea])
+			d.b.receive(1, d.bm.sge(0, inlineArea))
 			want := append([]byte{}, d.am.fill(n, byte(op)+1)...)
 			w := flagged(at(request(2, op, d.am.sge(0, n)), d.bm, 0), flags)
 			d.a.send(w)
@@ -208,6 +209,39 @@ func postInline(e *env) {
 		d.a.send(w)
 		d.a.sent(4)
 		require.Equal(e, w.Inline[:n], d.bm.buf[:n], "data in the request")
+	}
+}
+
+// inlineArea is the memory for inline messages, and bounds their lengths.
+const inlineArea = 256
+
+// inlineLengths returns lengths up to that of the longest inline message, around the most that
+// a work request holds.
+func inlineLengths(most int) (all []int) {
+	for _, n := range []int{0, 1, 8, verbs.InlineLen - 1, verbs.InlineLen, verbs.InlineLen + 1, 100} {
+		if n < most {
+			all = append(all, n)
+		}
+	}
+	return append(all, min(most, inlineArea))
+}
+
+// postInlineMany: a list of inline messages, each of its own data, goes from one area whose
+// content changes right after each post, while the queue grows.
+func postInlineMany(e *env) {
+	d := e.inlines()
+	most := min(d.a.Query().Caps.MaxInline, inlineArea)
+	all := min(24, d.a.Query().Caps.MaxSend)
+	w := flagged(at(request(0, verbs.OpWrite, d.am.sge(0, most)), d.bm, 0), verbs.SendInline|verbs.SendSignaled)
+	for i := range all {
+		d.am.fill(most, byte(i))
+		w.ID, w.Remote = uint64(i), d.bm.Addr()+uint64(i*most)
+		d.a.send(w)
+	}
+	d.am.fill(most, 99)
+	for i := range all {
+		d.a.sent(uint64(i))
+		require.Equal(e, pattern(most, byte(i)), d.bm.buf[i*most:(i+1)*most], "message %d", i)
 	}
 }
 

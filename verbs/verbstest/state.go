@@ -14,6 +14,7 @@ var stateCases = []testCase{
 	{"psn-mask", 0, statePSNMask},
 	{"again", 0, stateAgain},
 	{"change-in-rts", 0, stateChangeInRTS},
+	{"connect", 0, stateConnect},
 }
 
 // ways are how to bring a new queue pair into a state.
@@ -108,7 +109,8 @@ func stateAttributesOf(e *env, types ...verbs.QPType) {
 	}
 }
 
-// stateValues: values beyond the device are refused, and change nothing.
+// stateValues: values beyond the device are refused, and change nothing; MaxRdAtomic is
+// reduced.
 func stateValues(e *env) {
 	s := e.sides[0]
 	peer := e.sides[1].qp(defaults(verbs.RC))
@@ -132,7 +134,6 @@ func stateValues(e *env) {
 		"time-out":       {verbs.StateRTR, verbs.StateRTS, func(a *verbs.QPAttr) { a.Timeout = 32 }},
 		"retries":        {verbs.StateRTR, verbs.StateRTS, func(a *verbs.QPAttr) { a.RetryCnt = 8 }},
 		"rnr retries":    {verbs.StateRTR, verbs.StateRTS, func(a *verbs.QPAttr) { a.RNRRetry = 8 }},
-		"reads":          {verbs.StateRTR, verbs.StateRTS, func(a *verbs.QPAttr) { a.MaxRdAtomic = tooMany(s.Attr().MaxQPInitRdAtomic) }},
 		"another state":  {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.State = 9 }},
 		"beyond the mtu": {verbs.StateInit, verbs.StateRTR, func(a *verbs.QPAttr) { a.PathMTU = s.port.PathMTU() + 1 }},
 	} {
@@ -143,6 +144,15 @@ func stateValues(e *env) {
 		e.refused(q.Modify(a, mask), name)
 		require.Equal(e, before, q.Query(), name)
 	}
+
+	// More READs than the device has outstanding are reduced, not refused: fewer of them
+	// are no error.
+	q := s.in(defaults(verbs.RC), verbs.StateRTR, peer)
+	a, mask := q.attr(verbs.StateRTS, peer)
+	a.MaxRdAtomic = 255
+	require.NoError(e, q.Modify(a, mask))
+	require.Equal(e, uint8(min(s.Attr().MaxQPInitRdAtomic, 255)), q.Query().MaxRdAtomic)
+	require.Equal(e, uint8(255), a.MaxRdAtomic, "the caller's attributes")
 }
 
 // tooMany is one more than n; 255 where no attribute can hold that.
@@ -214,4 +224,40 @@ func stateChangeInRTS(e *env) {
 	set(0)
 	d.a.send(w)
 	d.a.sentAs(1, verbs.WCRemAccessErr, verbs.WCRemInvReqErr)
+}
+
+// stateConnect: ConnectRC and StartUD take queue pairs from Reset and from Init to RTS.
+// The attributes of Init stay, a refused transition leaves the state before it, and a
+// connected queue pair is not connected again.
+func stateConnect(e *env) {
+	d := e.unconnected(verbs.RC, nil)
+	d.a.to(verbs.StateInit, nil)
+	for q, peer := range map[*qp]*qp{d.a: d.b, d.b: d.a} {
+		q.peer = peer
+		local, _ := q.attr(verbs.StateInit, nil)
+		remote := verbs.RemoteQP{
+			AV: peer.side.address(), QPN: peer.QPN(), PSN: peer.psn, MTU: q.mtu, MaxRdAtomic: q.serves, PeerFeatures: peer.side.port.PeerFeatures,
+		}
+		bad := remote
+		bad.MTU = 7
+		e.refused(verbs.ConnectRC(q, bad, *local), "MTU 7")
+		require.Equal(e, verbs.StateInit.String(), q.state().String())
+		require.NoError(e, verbs.ConnectRC(q, remote, *local))
+		want, _ := q.attr(verbs.StateRTS, peer)
+		got := q.Query()
+		require.Equal(e, []uint8{want.Timeout, want.RetryCnt, want.RNRRetry, want.MinRNRTimer, want.MaxRdAtomic, want.MaxDestRdAtomic},
+			[]uint8{got.Timeout, got.RetryCnt, got.RNRRetry, got.MinRNRTimer, got.MaxRdAtomic, got.MaxDestRdAtomic})
+		require.Equal(e, [4]uint32{uint32(peer.QPN()), uint32(peer.psn), uint32(q.psn), uint32(want.Access)},
+			[4]uint32{uint32(got.DestQPN), uint32(got.RQPSN), uint32(got.SQPSN), uint32(got.Access)})
+		e.refused(verbs.ConnectRC(q, remote, *local), "in RTS")
+	}
+	d.a.send(request(1, verbs.OpWrite))
+	d.a.sent(1)
+
+	u := e.sides[0].qp(defaults(verbs.UD))
+	local, _ := u.attr(verbs.StateInit, nil)
+	e.refused(verbs.StartUD(u, verbs.QPAttr{QKey: local.QKey}), "port 0")
+	require.Equal(e, verbs.StateReset.String(), u.state().String())
+	require.NoError(e, verbs.StartUD(u, *local))
+	require.Equal(e, [2]uint32{uint32(verbs.StateRTS), u.qkey}, [2]uint32{uint32(u.state()), u.Query().QKey})
 }

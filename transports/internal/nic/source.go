@@ -15,6 +15,9 @@ const (
 // lid0MinPort is the first UDP source port that a soft device reports as LID 0.
 const lid0MinPort = 0xc000
 
+// rocePort is the UDP port of a device with LID 0.
+const rocePort = 4791
+
 // SentFrom reports whether the QP and port in a sent the datagram of wc. Only then does a reply
 // to a go to the sender. area is the area before the payload. A device that reports no GRH
 // reports the LID only.
@@ -27,7 +30,12 @@ func (d *Domain) SentFrom(a *Address, wc *verbs.WC, area []byte) bool {
 	}
 	switch {
 	case d.ctx.Info().Provider == "soft":
-		return wc.SLID == a.Port.LID && wc.SLID != 0 || wc.SLID == 0 && a.Port.LID >= lid0MinPort
+		port := a.Port.LID
+		if port == 0 {
+			port = rocePort
+		}
+		// Hardware, and goucx over it, sends from any port at or above lid0MinPort.
+		return wc.SLID == port || wc.SLID == 0 && (port >= lid0MinPort || a.Port.LID == 0 && !a.Port.Goucx)
 	case wc.Flags&verbs.WCGRH == 0:
 		return wc.SLID == a.Port.LID
 	}

@@ -68,7 +68,7 @@ func receive(t testing.TB, u *Socket, from *Peer, n int) (got []packet) {
 		require.True(t, from.Matches(d))
 		for i := range d.Packets() {
 			var p packet
-			f, ok := d.decode(i, &p, false)
+			f, ok := d.decode(i, &p, ICRCSearch)
 			require.Equal(t, wire.FaultNone, f)
 			require.True(t, ok, "ICRC of packet %d", i)
 			got = append(got, flat(&p))
@@ -139,7 +139,7 @@ func TestUDPTrain(t *testing.T) {
 						crc := plainICRC(raw, a.Addr, b.Addr, uint16(i))
 						require.Equal(t, crc, binary.LittleEndian.Uint32(raw[len(raw)-wire.ICRCLen:]))
 						var p packet
-						f, ok := d.decode(i, &p, false)
+						f, ok := d.decode(i, &p, ICRCSearch)
 						require.Equal(t, wire.FaultNone, f)
 						require.True(t, ok)
 						require.True(t, toA.Matches(d))
@@ -244,7 +244,7 @@ func TestUDPManySenders(t *testing.T) {
 		require.True(t, toA.Matches(d))
 		for i := range d.Packets() {
 			var p packet
-			f, ok := d.decode(i, &p, false)
+			f, ok := d.decode(i, &p, ICRCSearch)
 			require.True(t, f == wire.FaultNone && ok)
 			require.Equal(t, next[p.DestQP], p.PSN)
 			next[p.DestQP]++
@@ -281,20 +281,21 @@ func TestUDPOpen(t *testing.T) {
 
 func TestUDPPeer(t *testing.T) {
 	u := openTestPort(t, loopback)
-	_, err := u.Peer(u.GID(), 0)
-	require.ErrorIs(t, err, ucs.ErrInvalid, "LID 0 answers to 4791")
-	require.ErrorContains(t, err, "LID 0")
+	p, err := u.Peer(u.GID(), 0)
+	require.NoError(t, err)
+	require.Equal(t, uint16(RoCEPort), p.src.port)
 	for _, bad := range []string{"fe80::1", "0.0.0.0"} {
 		_, err = u.Peer(verbs.GIDOf(netip.MustParseAddr(bad)), 5)
 		require.ErrorIs(t, err, ucs.ErrUnreachable, bad)
 	}
 
-	p, err := u.Peer(u.GID(), 0x8123)
+	p, err = u.Peer(u.GID(), 0x8123)
 	require.NoError(t, err)
-	from := func(a string) *Datagram { return &Datagram{From: SourceOf(netip.MustParseAddrPort(a))} }
+	from := func(a string) *Datagram { return &Datagram{u: u, From: SourceOf(netip.MustParseAddrPort(a))} }
 	require.True(t, p.Matches(from("127.0.0.1:33059")))
 	require.True(t, p.Matches(from("[::ffff:127.0.0.1]:33059")))
 	require.False(t, p.Matches(from("127.0.0.1:33060")), "another port")
+	require.False(t, p.Matches(&Datagram{From: p.src}), "to another local address")
 	require.False(t, p.Matches(from("127.0.0.2:33059")), "another address")
 	require.False(t, p.Matches(from("[::127.0.0.1]:33059")), "another family")
 
@@ -352,7 +353,7 @@ func TestUDPChangedPayload(t *testing.T) {
 		data[1234]++
 		require.Equal(t, ucs.OK, tr.Send())
 		arrivals(t, b, func(d *Datagram) bool {
-			require.Equal(t, again, d.Check(0, false))
+			require.Equal(t, again, d.Check(0, ICRCSearch))
 			return false
 		})
 	}

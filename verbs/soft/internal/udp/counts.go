@@ -36,11 +36,13 @@ var counterNames = [numCounters]string{
 // Counts are the counters of a socket. Any goroutine may add to them and read them.
 type Counts [numCounters]atomic.Uint64
 
-// Set returns the current values.
-func (c *Counts) Set() *stats.Set {
+// CountsOf returns the current sums of the sockets' counters.
+func CountsOf(sockets []*Socket) *stats.Set {
 	s := stats.NewSet(counterNames[:])
-	for k := range c {
-		s.Add(k, c[k].Load())
+	for _, u := range sockets {
+		for k := range u.Counts {
+			s.Add(k, u.Counts[k].Load())
+		}
 	}
 	return s
 }

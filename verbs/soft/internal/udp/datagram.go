@@ -1,8 +1,10 @@
 package udp
 
 import (
+	"net/netip"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -19,6 +21,8 @@ type Datagram struct {
 	Prefix wire.Prefix // of packets from that sender
 	TOS    uint8       // type of service and time to live, if the socket receives them
 	TTL    uint8
+	Flow   uint32 // IPv6 flow label, if the socket receives it
+	first  uint16 // index of packet 0 in the segment batch that it was received in
 	u      *Socket
 	refs   atomic.Int32 // holds; releases pair with the load in free
 	rx     rxBuffer
@@ -38,21 +42,65 @@ func (d *Datagram) Packet(i int) []byte {
 	return d.b[i*d.seg : min((i+1)*d.seg, len(d.b))]
 }
 
-// Check reports whether the ICRC of packet i is right. The checksum covers the IPv4
-// identification, which the socket does not show. It is i in a segment batch, 0, or
-// found by a search. A foreign sender may use any value. From a soft device only the
-// index in a batch that was segmented on its way is accepted. If every value were, one
-// of 65536 damaged packets would pass.
+// ICRCCheck is how the ICRC of a received packet is checked. The checksum covers the IPv4
+// identification, which the socket does not show. IPv6 has none, so there all but ICRCNone
+// are alike: each bit of the checksum detects errors.
+type ICRCCheck uint8
+
+const (
+	// ICRCSearch is for packets of soft devices. The identification is the index of the
+	// packet in its segment batch, or 0. Otherwise it is searched for, and accepted if it is
+	// the index in a batch that was segmented on its way. If every value were accepted, one
+	// of 65536 damaged packets would pass.
+	ICRCSearch ICRCCheck = iota
+	// ICRCSearchAny is for packets of any sender: every identification is accepted.
+	ICRCSearchAny
+	// ICRCStrict accepts the index, 0, and what a packet socket has shown
+	// (Socket.WatchIdentifications). Nothing is accepted because a search found it.
+	ICRCStrict
+	// ICRCNone accepts everything.
+	ICRCNone
+)
+
+// Check reports whether the ICRC of packet i is right by that check.
 //
 //hot:bench BenchmarkUDPPingPong
-func (d *Datagram) Check(i int, foreign bool) bool {
-	id, ok := d.Prefix.Check(d.Packet(i), uint16(i))
-	if ok && id != uint16(i) && id != 0 {
-		ok = id < MaxSegments || foreign
-		d.u.Counts[IDSearched].Add(1)
+func (d *Datagram) Check(i int, c ICRCCheck) bool {
+	if c == ICRCNone {
+		return true
+	}
+	index := d.first + uint16(i)
+	id, ok := d.Prefix.Check(d.Packet(i), index)
+	if ok && id != index && id != 0 {
+		ok = d.checkSearched(i, id, c)
 	}
 	return ok
 }
+
+// checkSearched is Check for an identification that was searched for.
+func (d *Datagram) checkSearched(i int, id uint16, c ICRCCheck) bool {
+	d.u.Counts[IDSearched].Add(1)
+	switch c {
+	case ICRCSearchAny:
+		return true
+	case ICRCStrict:
+		return d.u.showsIdentification(&d.From, id, d.Packet(i))
+	default:
+		return id < MaxSegments
+	}
+}
+
+// Single makes d the packet b alone, which was received from a sender as segment index of
+// its batch. Hold must not be called on d.
+func (u *Socket) Single(d *Datagram, from netip.AddrPort, index int, b []byte) {
+	if s := SourceOf(from); d.From != s || d.u != u {
+		d.From, d.Prefix = s, wire.NewPrefix(from, u.Addr)
+	}
+	d.b, d.seg, d.first, d.u = b, len(b), uint16(index), u
+}
+
+// GID returns the local address that the datagram was sent to.
+func (d *Datagram) GID() verbs.GID { return d.u.GID() }
 
 // Hold keeps the datagram beyond the next Recv, until Release.
 func (d *Datagram) Hold() { d.refs.Add(1) }
@@ -70,7 +118,7 @@ const DefaultTTL = 64
 //
 //go:noinline
 func (d *Datagram) tapPackets() {
-	h := wire.Network{Src: d.From.AddrPort(), Dst: d.u.Addr, TOS: d.TOS, TTL: d.TTL}
+	h := wire.Network{Src: d.From.AddrPort(), Dst: d.u.Addr, TOS: d.TOS, TTL: d.TTL, FlowLabel: d.Flow}
 	if h.TTL == 0 {
 		h.TTL = DefaultTTL
 	}

@@ -14,16 +14,19 @@ import (
 func TestUDPIdentification(t *testing.T) {
 	to := openTestPort(t, loopback)
 	for name, c := range map[string]struct {
-		port    uint16
-		foreign bool
-		bound   int // of identifications that are right
+		port  uint16
+		check ICRCCheck
+		bound int // of identifications that are right
 	}{
-		"soft":                      {0x8123, false, MaxSegments},
-		"soft, port of RoCEv2":      {RoCEPort, false, MaxSegments},
-		"soft, port of rxe":         {0xc123, false, MaxSegments},
-		"foreign, port of rxe":      {0xc123, true, 1 << 16},
-		"foreign, port of RoCEv2":   {RoCEPort, true, 1 << 16},
-		"foreign, port of no range": {1025, true, 1 << 16},
+		"soft":                      {0x8123, ICRCSearch, MaxSegments},
+		"soft, port of RoCEv2":      {RoCEPort, ICRCSearch, MaxSegments},
+		"soft, port of rxe":         {0xc123, ICRCSearch, MaxSegments},
+		"foreign, port of rxe":      {0xc123, ICRCSearchAny, 1 << 16},
+		"foreign, port of RoCEv2":   {RoCEPort, ICRCSearchAny, 1 << 16},
+		"strict":                    {0x8123, ICRCStrict, 1},
+		"strict, port of rxe":       {0xc123, ICRCStrict, 1},
+		"unchecked":                 {0x8123, ICRCNone, 1 << 16},
+		"foreign, port of no range": {1025, ICRCSearchAny, 1 << 16},
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := netip.AddrPortFrom(loopback, c.port)
@@ -31,7 +34,7 @@ func TestUDPIdentification(t *testing.T) {
 			d.seg = len(d.b)
 			for id := range 1 << 16 {
 				d.Prefix.Seal(d.b, uint16(id))
-				require.Equal(t, id < c.bound, d.Check(0, c.foreign), "identification %d", id)
+				require.Equal(t, id < c.bound, d.Check(0, c.check), "identification %d", id)
 			}
 		})
 	}

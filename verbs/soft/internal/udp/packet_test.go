@@ -43,14 +43,14 @@ func (t *Batch) add(p *packet) bool {
 	return true
 }
 
-func (d *Datagram) decode(i int, p *packet, foreign bool) (wire.Fault, bool) {
+func (d *Datagram) decode(i int, p *packet, c ICRCCheck) (wire.Fault, bool) {
 	b := d.Packet(i)
 	if len(b) < MinPacket {
 		return wire.FaultShort, true
 	}
 	payload, f := p.Parse(b[:len(b)-wire.ICRCLen])
 	p.n, p.nsg, p.sg[0] = len(payload), 1, payload
-	return f, f != wire.FaultNone || d.Check(i, foreign)
+	return f, f != wire.FaultNone || d.Check(i, c)
 }
 
 // allOpcodes are those of the table.

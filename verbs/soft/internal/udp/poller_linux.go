@@ -9,16 +9,16 @@ import (
 )
 
 // Poller is the poller in which the background goroutine of a device sleeps: an epoll set
-// that is registered with the runtime's poller. It contains the socket during the sleep
+// that is registered with the runtime's poller. It contains the sockets during the sleep
 // only. A socket that stays in a set makes each packet sent to it a tenth more expensive.
 type Poller struct {
-	file   *os.File // the epoll set
-	set    int      // its descriptor
-	socket int
+	file    *os.File // the epoll set
+	set     int      // its descriptor
+	sockets []int
 }
 
-// NewPoller returns a poller for the socket.
-func (u *Socket) NewPoller() (*Poller, error) {
+// NewPoller returns a poller for the sockets.
+func NewPoller(sockets []*Socket) (*Poller, error) {
 	set, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create epoll set: %w", err)
@@ -27,13 +27,17 @@ func (u *Socket) NewPoller() (*Poller, error) {
 		_ = unix.Close(set)
 		return nil, fmt.Errorf("set epoll set non-blocking: %w", err)
 	}
-	return &Poller{os.NewFile(uintptr(set), "soft device"), set, u.FD}, nil
+	p := &Poller{file: os.NewFile(uintptr(set), "soft device"), set: set}
+	for _, u := range sockets {
+		p.sockets = append(p.sockets, u.FD)
+	}
+	return p, nil
 }
 
 // Close ends the poller.
 func (p *Poller) Close() error { return p.file.Close() }
 
-// Arm adds the socket to the set and sets the time after which Wait returns; negative:
+// Arm adds the sockets to the set and sets the time after which Wait returns; negative:
 // none. Disarm must follow. Arm undoes the effect of an earlier Wake.
 func (p *Poller) Arm(limit time.Duration) error {
 	at := time.Time{}
@@ -41,16 +45,26 @@ func (p *Poller) Arm(limit time.Duration) error {
 		at = time.Now().Add(limit) //nolint:forbidigo // the runtime's poller counts by it
 	}
 	_ = p.file.SetReadDeadline(at) // never fails: the descriptor is open and in the runtime's poller
-	return unix.EpollCtl(p.set, unix.EPOLL_CTL_ADD, p.socket, &unix.EpollEvent{Events: unix.EPOLLIN})
+	for _, fd := range p.sockets {
+		if err := unix.EpollCtl(p.set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
+			p.Disarm() // those before it
+			return err
+		}
+	}
+	return nil
 }
 
-// Disarm removes the socket from the set.
-func (p *Poller) Disarm() { _ = unix.EpollCtl(p.set, unix.EPOLL_CTL_DEL, p.socket, nil) }
+// Disarm removes the sockets from the set.
+func (p *Poller) Disarm() {
+	for _, fd := range p.sockets {
+		_ = unix.EpollCtl(p.set, unix.EPOLL_CTL_DEL, fd, nil)
+	}
+}
 
 // Wake ends the present Wait, or the next one before Arm.
 func (p *Poller) Wake() { _ = p.file.SetReadDeadline(time.Unix(1, 0)) }
 
-// Wait waits until the socket is readable, the deadline expires, or Wake is called.
+// Wait waits until a socket is readable, the deadline expires, or Wake is called.
 func (p *Poller) Wait() {
 	raw, err := p.file.SyscallConn()
 	if err != nil {

@@ -197,6 +197,7 @@ func (d *Datagram) parseHeader(m *mmsghdr) bool {
 		return false
 	}
 	d.From, d.b, d.seg, d.TOS, d.TTL = from, d.rx.buf[:n], n, 0, 0
+	d.Flow = 0
 	if k := int(m.hdr.Controllen); k > 0 {
 		d.parseControl(d.rx.ctl[:min(k, len(d.rx.ctl))])
 	}
@@ -230,6 +231,8 @@ func (d *Datagram) parseControl(b []byte) {
 			d.TOS = lowByte(data)
 		case level == unix.IPPROTO_IP && name == unix.IP_TTL, level == unix.IPPROTO_IPV6 && name == unix.IPV6_HOPLIMIT:
 			d.TTL = lowByte(data)
+		case level == unix.IPPROTO_IPV6 && name == ipv6FlowInfo && len(data) >= 4:
+			d.Flow = binary.BigEndian.Uint32(data) & 0xfffff
 		case level == unix.SOL_SOCKET && name == unix.SO_RXQ_OVFL && len(data) >= 4:
 			// The kernel's count for this socket; it wraps.
 			n := binary.NativeEndian.Uint32(data)

@@ -46,7 +46,7 @@ func TestUDPHold(t *testing.T) {
 	require.Equal(t, uint64(1), b.Counts[RxNoBuffer].Load())
 	for i, d := range held {
 		var p packet
-		f, ok := d.decode(0, &p, false)
+		f, ok := d.decode(0, &p, ICRCSearch)
 		require.True(t, f == wire.FaultNone && ok)
 		require.Equal(t, verbs.PSN(i), p.PSN)
 	}
@@ -71,7 +71,7 @@ func TestUDPRecvMany(t *testing.T) {
 			require.True(t, toA.Matches(d))
 			for i := range d.Packets() {
 				var p packet
-				f, ok := d.decode(i, &p, false)
+				f, ok := d.decode(i, &p, ICRCSearch)
 				require.True(t, f == wire.FaultNone && ok)
 				require.Equal(t, verbs.PSN(next), p.PSN)
 				next++
@@ -135,7 +135,7 @@ func TestUDPGarbage(t *testing.T) {
 					came++
 					for k := range d.Packets() {
 						var p packet
-						switch f, ok := d.decode(k, &p, false); {
+						switch f, ok := d.decode(k, &p, ICRCSearch); {
 						case f != wire.FaultNone:
 							fault++
 						case !ok:
@@ -208,7 +208,7 @@ func FuzzReceive(f *testing.F) {
 		total := 0
 		for i := range d.Packets() {
 			var p packet
-			_, _ = d.decode(i, &p, false)
+			_, _ = d.decode(i, &p, ICRCSearch)
 			require.LessOrEqual(t, len(d.Packet(i)), d.seg)
 			total += len(d.Packet(i))
 		}
@@ -268,7 +268,7 @@ func TestGateUDPAllocations(t *testing.T) {
 				for _, d := range b.Recv() {
 					n += d.Packets()
 					for i := range d.Packets() {
-						d.decode(i, in, false)
+						d.decode(i, in, ICRCSearch)
 					}
 					_ = toA.Matches(d)
 				}

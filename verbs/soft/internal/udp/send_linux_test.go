@@ -30,7 +30,7 @@ func TestUDPSendErrors(t *testing.T) {
 			tr.Count = 7
 			require.Equal(t, c.want, tr.sendStatus(c.errno))
 			require.Equal(t, uint64(1), u.Counts[c.count].Load())
-			set := u.Counts.Set()
+			set := CountsOf([]*Socket{u})
 			require.Equal(t, uint64(1), set.Value(int(c.count)))
 			require.Equal(t, c.errno != unix.EIO, u.GSO.Load())
 			lost := uint64(0)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"sync"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -47,7 +48,10 @@ type Socket struct {
 	// none.
 	HasQP  func(verbs.QPN) bool
 	prober prober
-	_      ucs.Pad // senders read the fields above, each receive writes those below
+	flowMu sync.Mutex
+	flows  map[uint32]bool  // leased flow labels; guarded by flowMu
+	ids    *identifications // nil: they are not watched
+	_      ucs.Pad          // senders read the fields above, each receive writes those below
 	rx     receiver
 }
 
@@ -102,6 +106,9 @@ func (u *Socket) setOptions(family, rcvbuf int) error {
 			// rxe and hardware send no UDP checksum; without this option their packets
 			// are dropped.
 			{unix.SOL_UDP, unix.UDP_NO_CHECK6_RX, 1},
+			// The flow label is that of the address, not one that the kernel computes.
+			{unix.IPPROTO_IPV6, unix.IPV6_AUTOFLOWLABEL, 0},
+			{unix.IPPROTO_IPV6, ipv6FlowInfoSend, 1},
 		}
 	}
 	for _, o := range must {
@@ -177,24 +184,25 @@ func (u *Socket) bind(addr netip.Addr, port uint16) error {
 // Close closes the socket.
 func (u *Socket) Close() error {
 	u.prober.stop()
+	u.ids.close()
 	if err := unix.Close(u.FD); err != nil {
 		return fmt.Errorf("close udp port %v: %w", u.Addr, err)
 	}
 	return nil
 }
 
-// LID returns the UDP port, which is the device's LID.
+// LID returns the UDP port. The device announces it as its LID, unless it is RoCEPort.
 func (u *Socket) LID() uint16 { return u.Addr.Port() }
 
 // GID returns the address as a GID.
 func (u *Socket) GID() verbs.GID { return verbs.GIDOf(u.Addr.Addr()) }
 
-// EnableClass enables the type of service and time to live of received datagrams, which
-// are 0 until then.
+// EnableClass enables the type of service, time to live and flow label of received
+// datagrams, which are 0 until then.
 func (u *Socket) EnableClass() error {
-	level, opts := unix.IPPROTO_IP, [2]int{unix.IP_RECVTOS, unix.IP_RECVTTL}
+	level, opts := unix.IPPROTO_IP, []int{unix.IP_RECVTOS, unix.IP_RECVTTL}
 	if u.Addr.Addr().Is6() {
-		level, opts = unix.IPPROTO_IPV6, [2]int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT}
+		level, opts = unix.IPPROTO_IPV6, []int{unix.IPV6_RECVTCLASS, unix.IPV6_RECVHOPLIMIT, ipv6FlowInfo}
 	}
 	for _, o := range opts {
 		if err := unix.SetsockoptInt(u.FD, level, o, 1); err != nil {
@@ -204,9 +212,7 @@ func (u *Socket) EnableClass() error {
 	return nil
 }
 
-// Peer resolves a peer's address. lid is its port; 0 means RoCEPort, on which rxe and
-// hardware listen. They also send their responses to that port, so the device must be
-// on it.
+// Peer resolves a peer's address. lid is its port; 0 means RoCEPort.
 func (u *Socket) Peer(gid verbs.GID, lid uint16) (Peer, error) {
 	a := gid.Addr()
 	if a.Is4() != u.Addr.Addr().Is4() || a.IsUnspecified() {
@@ -215,14 +221,10 @@ func (u *Socket) Peer(gid verbs.GID, lid uint16) (Peer, error) {
 	port := lid
 	if lid == 0 {
 		port = RoCEPort
-		if u.Addr.Port() != RoCEPort {
-			return Peer{}, fmt.Errorf("peer %v has LID 0 and responds to port %d, but the device is on %d: %w",
-				a, RoCEPort, u.Addr.Port(), ucs.ErrInvalid)
-		}
 	}
 	to := netip.AddrPortFrom(a, port)
 	p := Peer{
-		src: SourceOf(to), Prefix: wire.NewPrefix(u.Addr, to),
+		u: u, src: SourceOf(to), Prefix: wire.NewPrefix(u.Addr, to),
 	}
 	p.SockaddrLen = putSockaddr(&p.sockaddr, to, u.zone)
 	return p, nil
@@ -236,6 +238,57 @@ func (u *Socket) SetClass(p *Peer, tclass, hops uint8) {
 		hops = 0
 	}
 	p.tclass, p.ttl = tclass, hops
+}
+
+// Numbers of linux/in6.h that x/sys lacks.
+const (
+	ipv6FlowInfo      = 11
+	ipv6FlowLabelMgr  = 32
+	ipv6FlowInfoSend  = 33
+	flowLabelGet      = 0
+	flowLabelCreate   = 1
+	flowLabelShareAny = 255
+)
+
+// SetFlowLabel sets the IPv6 flow label of packets to p; over IPv4 it has no effect.
+//
+// The kernel sends any label, unless a program of this network namespace has a label for
+// itself: then only labels that are leased. So the label is leased, and any program may share it.
+// A socket without privileges may lease 32; further ones are used without a lease.
+//
+// Errors: unix.EPERM if another program has that label for itself.
+func (u *Socket) SetFlowLabel(p *Peer, label uint32) error {
+	if label == 0 || p.SockaddrLen != unix.SizeofSockaddrInet6 {
+		return nil
+	}
+	if !u.leases(label) {
+		var lease [32]byte // struct in6_flowlabel_req: dst, label, action, share, flags u16, expires u16, linger u16, pad u32
+		copy(lease[:16], p.sockaddr[8:24])
+		binary.BigEndian.PutUint32(lease[16:], label)
+		lease[20], lease[21] = flowLabelGet, flowLabelShareAny
+		binary.NativeEndian.PutUint16(lease[22:], flowLabelCreate)
+		err := unix.SetsockoptString(u.FD, unix.IPPROTO_IPV6, ipv6FlowLabelMgr, string(lease[:]))
+		if errors.Is(err, unix.EPERM) {
+			return fmt.Errorf("flow label %#x belongs to another program alone: choose another one: %w", label, err)
+		}
+	}
+	p.flow = label
+	binary.BigEndian.PutUint32(p.sockaddr[4:], label)
+	return nil
+}
+
+// leases reports whether label was leased before, and records that it is now.
+func (u *Socket) leases(label uint32) bool {
+	u.flowMu.Lock()
+	defer u.flowMu.Unlock()
+	if u.flows[label] {
+		return true
+	}
+	if u.flows == nil {
+		u.flows = make(map[uint32]bool)
+	}
+	u.flows[label] = true
+	return false
 }
 
 // putSockaddr encodes an address as struct sockaddr_in or sockaddr_in6 and returns its

@@ -63,8 +63,19 @@ func (u *Socket) EnableClass() error { return ucs.ErrUnsupported }
 // SetClass is a stub.
 func (u *Socket) SetClass(*Peer, uint8, uint8) {}
 
+// SetFlowLabel is a stub.
+func (u *Socket) SetFlowLabel(*Peer, uint32) error { return ucs.ErrUnsupported }
+
 // Peer is a stub.
 func (u *Socket) Peer(verbs.GID, uint16) (Peer, error) { return Peer{}, ucs.ErrUnsupported }
+
+// WatchIdentifications is a stub.
+func (u *Socket) WatchIdentifications() {}
+
+// ShowsIdentifications is a stub.
+func (u *Socket) ShowsIdentifications() error { return ucs.ErrUnsupported }
+
+func (u *Socket) showsIdentification(*Source, uint16, []byte) bool { return false }
 
 // PeerState is a stub.
 func (u *Socket) PeerState(*Peer, verbs.QPN, ucs.Time) verbs.PeerState { return verbs.PeerUnknown }
@@ -79,7 +90,7 @@ func (u *Socket) Begin(*Peer) *Batch { return &Batch{} }
 func (u *Socket) Recv() []*Datagram { return nil }
 
 // NewPoller is a stub.
-func (u *Socket) NewPoller() (*Poller, error) { return nil, ucs.ErrUnsupported }
+func NewPoller([]*Socket) (*Poller, error) { return nil, ucs.ErrUnsupported }
 
 // Reserve is a stub.
 func (t *Batch) Reserve(int) []byte { return nil }

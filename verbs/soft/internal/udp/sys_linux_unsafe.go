@@ -60,7 +60,7 @@ func rawRecvmmsg(fd int, ms []mmsghdr) (int, unix.Errno) {
 //
 //go:noinline
 func (t *Batch) tapPackets() {
-	h := wire.Network{Src: t.u.Addr, Dst: t.Peer.src.AddrPort(), TOS: t.Peer.tclass, TTL: t.Peer.ttl}
+	h := wire.Network{Src: t.u.Addr, Dst: t.Peer.src.AddrPort(), TOS: t.Peer.tclass, TTL: t.Peer.ttl, FlowLabel: t.Peer.flow}
 	if h.TTL == 0 {
 		h.TTL = DefaultTTL
 	}

@@ -69,6 +69,7 @@ func (s *Source) LID() uint16 {
 // Peer is the address and port of a peer, as destination and as source. It is
 // immutable: any goroutine may use and copy it.
 type Peer struct {
+	u   *Socket // that of the local address
 	src Source
 	// Foreign is set if the peer sends from any port with any IPv4 identification, and
 	// accepts no segment batches.
@@ -76,17 +77,23 @@ type Peer struct {
 	tclass      uint8 // type of service of sent packets, if not 0
 	ttl         uint8 // time to live of sent packets, if not 0
 	SockaddrLen uint8
+	flow        uint32   // flow label of sent packets, over IPv6
 	sockaddr    [28]byte // as struct sockaddr
 	Prefix      wire.Prefix
 }
 
-// Matches reports whether d is from this peer: from its address, and unless it is foreign,
-// from its port.
+// Matches reports whether d is from this peer: to the local address, from the peer's
+// address, and unless it is foreign, from its port.
 //
 //hot:bench BenchmarkUDPPingPong
 func (p *Peer) Matches(d *Datagram) bool {
-	return d.From.lo == p.src.lo && d.From.hi == p.src.hi && (d.From.port == p.src.port || p.Foreign)
+	return d.u == p.u && d.From.lo == p.src.lo && d.From.hi == p.src.hi && (d.From.port == p.src.port || p.Foreign)
 }
+
+// Begin begins a batch to p, which must not change until Send.
+//
+//hot:bench BenchmarkUDPPingPong
+func (p *Peer) Begin() *Batch { return p.u.Begin(p) }
 
 // SamePort reports whether p and o are at the same address and port.
 func (p *Peer) SamePort(o *Peer) bool { return p.src == o.src }

@@ -1,0 +1,98 @@
+package soft
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
+)
+
+// openSockets opens a socket on each address, all on the same port. Port 0 means a random
+// one that is free on all.
+func openSockets(addrs []netip.Addr, port uint16) ([]*udp.Socket, error) {
+	for try := 0; ; try++ {
+		var all []*udp.Socket
+		p := port
+		for _, a := range addrs {
+			u, err := udp.Open(a, p, socketBuffer)
+			if err != nil {
+				err = errors.Join(err, closeSockets(all))
+				if port == 0 && len(all) > 0 && try < portTries && errors.Is(err, syscall.EADDRINUSE) {
+					all = nil
+					break
+				}
+				return nil, err
+			}
+			all, p = append(all, u), u.LID()
+		}
+		if all != nil {
+			return all, nil
+		}
+	}
+}
+
+// portTries is how many random ports openSockets tries.
+const portTries = 64
+
+func closeSockets(all []*udp.Socket) error {
+	var errs []error
+	for _, u := range all {
+		errs = append(errs, u.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// useSockets makes the sockets those of the device, and gives it their addresses.
+func (d *device) useSockets(all []*udp.Socket) {
+	d.sockets, d.udp = all, all[0]
+	for _, u := range all {
+		if d.conf.ICRC == ICRCStrict {
+			u.WatchIdentifications()
+		}
+		u.Tap, u.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
+	}
+	d.gid, d.lid = d.udp.GID(), d.udp.LID()
+}
+
+// SetPort moves a soft device over UDP to another port, on all its addresses; 0: a random
+// one. So a program can give one device port 4791, which peers other than goucx need, and
+// leave Config.Port 0 for the others. No object of the device may be open.
+//
+// Errors: ucs.ErrUnsupported for other devices; ucs.ErrBusy while objects are open; if the
+// port cannot be bound, the device keeps the one that it has. After any other error the
+// device can only be closed.
+func SetPort(c verbs.Context, port uint16) error {
+	d, ok := c.(*device)
+	if !ok || d.kind != overUDP {
+		return fmt.Errorf("set port of device %q, which has no UDP port: %w", c.Info().Name, ucs.ErrUnsupported)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	fail := func(err error) error { return fmt.Errorf("set port %d of soft device %q: %w", port, d.info.Name, err) }
+	if d.closed {
+		return fail(ucs.ErrClosed)
+	}
+	for k, n := range d.openObjects {
+		if n > 0 {
+			return fail(fmt.Errorf("%d of its objects (%s) are open: %w", n, kindNames[k], ucs.ErrBusy))
+		}
+	}
+	if port == d.lid {
+		return nil
+	}
+	all, err := openSockets(d.addrs, port)
+	if err != nil {
+		return fail(err)
+	}
+	err = errors.Join(d.stopBackground(), d.link.close())
+	d.useSockets(all)
+	d.conf.Port = port
+	if err = errors.Join(err, d.startBackground()); err != nil {
+		return fail(err)
+	}
+	return nil
+}
