@@ -107,7 +107,7 @@ func (q *qp) receiveDatagram(p *packet, info *wire.Info) {
 	g.n, g.nsg = grhLen, 1
 	var area [grhLen]byte
 	g.sg[0] = area[:]
-	putGRH(area[:], p, q.d.gid, info.PacketLen(p.n))
+	putGRH(area[:], p, info.PacketLen(p.n))
 	if !q.scatter(q.recvPD, sg, 0, &g, false) || !q.scatter(q.recvPD, sg, grhLen, p, true) {
 		q.completeRecv(verbs.WCLocProtErr)
 		q.enterErr()
@@ -133,9 +133,9 @@ const grhLen = wire.GRHLen
 // from the BTH to the ICRC.
 //
 // Source: IBTA vol. 1, annex A17 (RoCEv2), 17.9.3.
-func putGRH(area []byte, p *packet, dst verbs.GID, n int) {
+func putGRH(area []byte, p *packet, n int) {
 	h := wire.Network{
-		Src: netip.AddrPortFrom(p.sgid.Addr(), 0), Dst: netip.AddrPortFrom(dst.Addr(), 0),
+		Src: netip.AddrPortFrom(p.sgid.Addr(), 0), Dst: netip.AddrPortFrom(p.dgid.Addr(), 0),
 		TOS: p.tos, TTL: p.ttl,
 	}
 	wire.GRH(area).Put(&h, n)

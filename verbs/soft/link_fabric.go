@@ -138,7 +138,7 @@ func (l *fabricLink) handlePacket(from netip.AddrPort, b []byte, now ucs.Time) {
 	case id != 0 && !q.foreign():
 		q.count(cntDroppedICRC, 1)
 	default:
-		p.sgid, p.slid = verbs.GIDOf(from.Addr()), from.Port()
+		p.sgid, p.slid, p.dgid = verbs.GIDOf(from.Addr()), from.Port(), d.gid
 		q.handlePacket(&p, now)
 	}
 	q.transmitAndRelease()

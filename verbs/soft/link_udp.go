@@ -394,7 +394,7 @@ func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
 		q.count(cntDroppedOpcode, 1)
 	default:
 		if q.typ == verbs.UD {
-			p.sgid, p.slid, p.tos, p.ttl = g.From.GID(), g.From.LID(), g.TOS, g.TTL
+			p.sgid, p.dgid, p.slid, p.tos, p.ttl = g.From.GID(), q.d.gid, g.From.LID(), g.TOS, g.TTL
 		}
 		q.handlePacket(p, now)
 	}

@@ -22,8 +22,9 @@ type packet struct {
 	batchMore           int
 	batchEnds, batchImm bool
 
-	sgid verbs.GID // the sender's GID and port, if the link provides them
+	sgid verbs.GID // of a datagram: the sender's GID and port, and the local GID
 	slid uint16
+	dgid verbs.GID
 	tos  uint8
 	ttl  uint8
 

@@ -43,7 +43,7 @@ func TestGRHArea(t *testing.T) {
 	area := make([]byte, grhLen)
 	for _, a := range []netip.Addr{loopback, loopback6} {
 		g := verbs.GIDOf(a)
-		putGRH(area, &packet{sgid: g, tos: 0x68, ttl: 17}, g, 24)
+		putGRH(area, &packet{sgid: g, dgid: g, tos: 0x68, ttl: 17}, 24)
 		if a.Is4() {
 			require.Equal(t, make([]byte, 20), area[:20])
 			require.Equal(t, []byte{0x45, 0x68, 0, 52, 0, 0, 0x40, 0, 17, 17}, area[20:30])
