@@ -64,7 +64,7 @@ func (d *device) checkAddress(a *verbs.AHAttr) error {
 		return fmt.Errorf("PeerFeatures %#x: %w", a.PeerFeatures, ucs.ErrInvalid)
 	case a.DGID == verbs.GID{}:
 		return fmt.Errorf("no DGID: %w", ucs.ErrInvalid)
-	case a.DGID.Addr().IsMulticast():
+	case a.DGID.Addr().IsMulticast() && !d.hasMulticast():
 		return fmt.Errorf("multicast group %v: %w", a.DGID.Addr(), ucs.ErrUnsupported)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 
@@ -60,6 +61,7 @@ const (
 	cellBatchEnds // the last of them ends the message
 	cellBatchImm  // with immediate data
 	cellBody      // the payload is in body
+	cellGroup     // a datagram to a multicast group, which addr and swapAdd hold
 )
 
 // fill writes p to the cell.
@@ -109,6 +111,19 @@ func (c *cell) fill(p *packet, from uint32) {
 func (c *cell) piggyback(psn verbs.PSN) {
 	c.flags |= cellAck
 	c.msn = uint32(psn)
+}
+
+// toGroup makes the cell that of a datagram to a multicast group.
+func (c *cell) toGroup(g *verbs.GID) {
+	c.flags |= cellGroup
+	c.addr, c.swapAdd = binary.BigEndian.Uint64(g[:]), binary.BigEndian.Uint64(g[8:])
+}
+
+// group returns the multicast group of a cell with cellGroup.
+func (c *cell) group() (g verbs.GID) {
+	binary.BigEndian.PutUint64(g[:], c.addr)
+	binary.BigEndian.PutUint64(g[8:], c.swapAdd)
+	return g
 }
 
 // read makes the packet in the cell. It returns false if the payload's memory is no

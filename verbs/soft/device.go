@@ -30,6 +30,7 @@ type device struct {
 
 	mrs    mrTable
 	ahs    ahTable
+	groups groups
 	events eventQueue
 
 	engine
@@ -97,6 +98,9 @@ func open(p *Provider, s *deviceSpec) (*device, error) {
 	d.events.notifier.init()
 	if err := d.start(); err != nil {
 		return nil, err
+	}
+	if d.hasMulticast() {
+		d.attr.MaxMcastGroups, d.attr.MaxMcastAttach = maxMcastGroups, maxMcastAttach
 	}
 	return d, nil
 }

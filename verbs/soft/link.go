@@ -52,6 +52,8 @@ type route struct {
 	udp     udp.Peer
 	fabric  fabricRoute
 	foreign bool
+	// group is the multicast group of an address handle on the in-process link; nil: a port.
+	group *verbs.GID
 }
 
 // isForeign reports whether a peer with these features may be something else than a

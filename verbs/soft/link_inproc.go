@@ -61,6 +61,9 @@ func (s *Switch) device(i uint32) *device {
 type inprocLink struct{ d *device }
 
 func (l inprocLink) resolve(a *verbs.AHAttr) (route, error) {
+	if a.DGID.Addr().IsMulticast() {
+		return route{group: &a.DGID}, nil
+	}
 	s := l.d.conf.Switch
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,11 +128,23 @@ func (l inprocLink) send(q *qp, _ ucs.Time) bool {
 }
 
 func (l inprocLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
-	c, seq := to.peer.inbox.claim()
+	if to.group != nil {
+		return l.sendGroup(to.group, p)
+	}
+	return l.sendCopy(to.peer, p, nil)
+}
+
+// sendCopy sends p with a copy of its payload to a device, as a datagram to group if that is
+// not nil.
+func (l inprocLink) sendCopy(to *device, p *packet, group *verbs.GID) bool {
+	c, seq := to.inbox.claim()
 	if c == nil {
 		return false
 	}
 	c.fill(p, l.d.index)
+	if group != nil {
+		c.toGroup(group)
+	}
 	if c.nsg != 0 { // a copy of the payload instead of the scatter/gather list
 		c.body = bodies.Get().(*body)
 		for i, n := 0, 0; i < p.nsg; i++ {
@@ -139,7 +154,7 @@ func (l inprocLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
 		c.flags |= cellBody
 	}
 	cpu.StoreRelease32(&c.seq, seq)
-	to.peer.wake()
+	to.wake()
 	return true
 }
 
@@ -232,6 +247,9 @@ func (d *device) handleCell(q *qp, c *cell, now ucs.Time) {
 		p.sgid, p.slid = verbs.GID{}, 0
 		if o := d.conf.Switch.device(c.from); o != nil {
 			p.sgid, p.slid, p.dgid = o.gid, o.lid, d.gid
+		}
+		if c.flags&cellGroup != 0 {
+			p.dgid = c.group()
 		}
 	}
 	if p.batchMore > 0 {

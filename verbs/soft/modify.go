@@ -115,6 +115,9 @@ func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	}
 	if mask&verbs.AttrAV != 0 {
 		errs = append(errs, withAttr(verbs.AttrAV, d.checkAddress(&a.AV)))
+		if a.AV.DGID.Addr().IsMulticast() {
+			errs = append(errs, fmt.Errorf("%v: no queue pair is connected to multicast group %v: %w", verbs.AttrAV, a.AV.DGID.Addr(), ucs.ErrInvalid))
+		}
 		if mask&verbs.AttrPathMTU != 0 && a.PathMTU > verbs.MTU4096 && d.isForeign(a.PeerFeatures) {
 			errs = append(errs, fmt.Errorf("%v %d, a peer without PeerGoucx takes 4096: %w", verbs.AttrPathMTU, a.PathMTU.Bytes(), ucs.ErrInvalid))
 		}
@@ -179,6 +182,10 @@ func (q *qp) Close() error {
 	if qpState(q.state.Load()) == qpClosed {
 		q.controlMu.Unlock()
 		return nil
+	}
+	if err := q.checkDetached(); err != nil {
+		q.controlMu.Unlock()
+		return err
 	}
 	d := q.d
 	q.acquire()

@@ -295,9 +295,8 @@ func datagrams(t *testing.T, p *Provider) (a, b *end, way verbs.AH) { return dat
 
 func datagramsOf(t *testing.T, p, q *Provider) (a, b *end, way verbs.AH) {
 	a, b = newEnd(t, p, verbs.UD, 4096), newEnd(t, q, verbs.UD, 4096)
-	for _, e := range []*end{a, b} {
-		require.NoError(t, verbs.StartUD(e.qp, verbs.QPAttr{Port: 1, QKey: testQKey, SQPSN: 7}))
-	}
+	a.readyUD()
+	b.readyUD()
 	gid, err := b.c.GID(1, 0)
 	require.NoError(t, err)
 	port, err := b.c.Port(1)
@@ -305,6 +304,11 @@ func datagramsOf(t *testing.T, p, q *Provider) (a, b *end, way verbs.AH) {
 	way, err = a.pd.CreateAH(verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1, PeerFeatures: port.PeerFeatures})
 	require.NoError(t, err)
 	return a, b, way
+}
+
+// readyUD takes a datagram queue pair to RTS.
+func (e *end) readyUD() {
+	require.NoError(e.t, verbs.StartUD(e.qp, verbs.QPAttr{Port: 1, QKey: testQKey, SQPSN: 7}))
 }
 
 // TestLastWord: what was taken is acknowledged though its queue pair ends at once,

@@ -142,6 +142,7 @@ var themes = []struct {
 	{"loss", lossCases},
 	{"forgery", forgeryCases},
 	{"datagram", datagramCases},
+	{"multicast", multicastCases},
 	{"unreliable", unreliableCases},
 	{"srq", srqCases},
 	{"async", asyncCases},
