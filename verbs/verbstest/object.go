@@ -167,7 +167,7 @@ func objectQPTypes(e *env) {
 		require.ErrorIs(e, err, ucs.ErrUnsupported)
 		return
 	}
-	e.closes("qp of type UC", q.Close)
+	require.NoError(e, q.Close())
 }
 
 // objectQPNumbers: numbers of 24 bits, each once, not the reserved ones, and not
