@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
@@ -63,7 +65,7 @@ func eachDevice(f func(d *C.struct_ibv_device, name string) bool) error {
 	var n C.int
 	list, err := C.goucx_device_list(&n)
 	if list == nil {
-		if errors.Is(err, os.ErrNotExist) || err == nil {
+		if err == nil || errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOSYS) { // the kernel has no RDMA
 			return whyNone()
 		}
 		return fmt.Errorf("list RDMA devices: %w", fault(err))
