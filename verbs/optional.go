@@ -154,4 +154,22 @@ type PeerProber interface {
 	PeerState(a *AHAttr, qpn QPN, lastReceived ucs.Time) PeerState
 }
 
+// PostPoller is a QP that posts and polls in one call (ibv: with one crossing into C).
+type PostPoller interface {
+	// PostSendPoll posts wrs as PostSend does, and then polls c as CQ.Poll does, also if not
+	// all were posted.
+	//
+	//hot:bench BenchmarkCrossing
+	PostSendPoll(wrs []SendWR, c CQ, wcs []WC) (posted int, st ucs.Status, polled int)
+}
+
+// PostSendPoll posts wrs to q and then polls c, in one call if q is a PostPoller.
+func PostSendPoll(q QP, wrs []SendWR, c CQ, wcs []WC) (posted int, st ucs.Status, polled int) {
+	if p, ok := q.(PostPoller); ok {
+		return p.PostSendPoll(wrs, c, wcs)
+	}
+	posted, st = q.PostSend(wrs)
+	return posted, st, c.Poll(wcs)
+}
+
 func unsupported(what string) error { return fmt.Errorf("%s: %w", what, ucs.ErrUnsupported) }

@@ -102,7 +102,7 @@ func (f *iface) newQP(e *ep) (*connQP, error) {
 	n := f.depth
 	p.q = sendQueue{f: f, p: p, qp: qp, maxInFlight: uint32(n - reservedSlots), mask: uint32(n - 1)}
 	a := verbs.QPAttr{
-		State: verbs.StateInit, Port: f.port,
+		State: verbs.StateInit, Port: f.port, PKeyIndex: f.d.PKeyIndex(f.port),
 		Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic,
 	}
 	if err := qp.Modify(&a, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccessFlags); err != nil {
@@ -141,7 +141,7 @@ func (p *connQP) connect(peer qpInfo, port *nic.PortAddress) error {
 	f := p.q.f
 	rd := f.d.Context().Attr()
 	remote := verbs.RemoteQP{
-		AV: port.AH(f.port), QPN: peer.qpn, PSN: peer.psn, MTU: f.portAddr.PathMTU(port), MaxRdAtomic: uint8(min(rd.MaxQPRdAtomic, 16)),
+		AV: f.d.AH(f.port, port), QPN: peer.qpn, PSN: peer.psn, MTU: f.portAddr.PathMTU(port), MaxRdAtomic: uint8(min(rd.MaxQPRdAtomic, 16)),
 	}
 	if f.d.Context().Info().Provider == "soft" && port.Goucx { // QPs of other vendors get no extension of the specification
 		remote.PeerFeatures = verbs.PeerProbe | verbs.PeerGoucx

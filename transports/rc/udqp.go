@@ -71,7 +71,7 @@ func (u *udQP) open(f *iface) (err error) {
 	}
 	u.qpn = u.qp.QPN()
 	f.self = peerAt(&nic.Address{Port: f.self.port, Seg: uint32(f.seg), Worker: f.worker, QPN: u.qpn})
-	if err = verbs.StartUD(u.qp, verbs.QPAttr{Port: f.port, QKey: f.self.iface.qkey}); err != nil {
+	if err = verbs.StartUD(u.qp, verbs.QPAttr{Port: f.port, PKeyIndex: f.d.PKeyIndex(f.port), QKey: f.self.iface.qkey}); err != nil {
 		return err
 	}
 	u.prefill(udFirst)

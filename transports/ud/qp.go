@@ -56,7 +56,7 @@ func (f *iface) openQP(port uint8, receives int, worker uct.UUID) (err error) {
 	}
 	f.maxInline = min(f.qp.Query().Caps.MaxInline, verbs.InlineLen)
 	f.self = addressOf(nic.Address{Port: f.self.Port, Worker: worker, QPN: f.qp.QPN()})
-	return verbs.StartUD(f.qp, verbs.QPAttr{Port: port, QKey: f.self.qkey})
+	return verbs.StartUD(f.qp, verbs.QPAttr{Port: port, PKeyIndex: f.d.PKeyIndex(port), QKey: f.self.qkey})
 }
 
 // canPost reports whether a work request may be posted.

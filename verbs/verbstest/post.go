@@ -8,6 +8,7 @@ import (
 )
 
 var postCases = []testCase{
+	{"and-poll", 0, postAndPoll},
 	{"receive-by-state", 0, postReceiveByState},
 	{"send-by-state", 0, postSendByState},
 	{"drained", 0, postDrained},
@@ -293,4 +294,45 @@ func postReuse(e *env) {
 	sw[0] = verbs.SendWR{ID: 98, Op: 99}
 	d.a.sent(2)
 	require.EqualValues(e, 8, d.b.received(1).Len)
+}
+
+// postAndPoll: one call posts and polls, as the two calls do: it polls also where a request is
+// refused.
+func postAndPoll(e *env) {
+	d := e.rc(nil)
+	d.a.sendCQ.paused = true
+	var done []verbs.WC
+	wcs := make([]verbs.WC, 4)
+	take := func(posted int, st ucs.Status, polled int) (int, ucs.Status) {
+		require.GreaterOrEqual(e, polled, 0)
+		done = append(done, wcs[:polled]...)
+		return posted, st
+	}
+	want := append([]byte{}, d.am.fill(100, 9)...)
+	n, st := take(verbs.PostSendPoll(d.a.QP, []verbs.SendWR{d.write(1), at(request(2, verbs.OpWrite, d.am.sge(0, 100)), d.bm, 0)}, d.a.sendCQ.CQ, wcs))
+	require.Equal(e, ucs.OK, st)
+	require.Equal(e, 2, n)
+	e.until("both completions", func() bool {
+		n, st := take(verbs.PostSendPoll(d.a.QP, nil, d.a.sendCQ.CQ, wcs))
+		require.Equal(e, ucs.OK, st)
+		require.Zero(e, n)
+		return len(done) == 2
+	})
+	require.Equal(e, want, d.bm.buf[:100])
+	for i, w := range done {
+		require.EqualValues(e, i+1, w.ID)
+		require.Equal(e, verbs.WCSuccess.String(), w.Status.String())
+	}
+	bad := d.write(4)
+	bad.Op = 99
+	done = nil
+	n, st = take(verbs.PostSendPoll(d.a.QP, []verbs.SendWR{d.write(3), bad, d.write(5)}, d.a.sendCQ.CQ, wcs))
+	require.Equal(e, ucs.InvalidParam, st)
+	require.Equal(e, 1, n)
+	e.until("the completion", func() bool {
+		take(verbs.PostSendPoll(d.a.QP, nil, d.a.sendCQ.CQ, wcs))
+		return len(done) == 1
+	})
+	require.EqualValues(e, 3, done[0].ID)
+	d.a.sendCQ.paused = false
 }
