@@ -39,6 +39,9 @@ need() {
 	$sudo apt-get update -qq && $sudo apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
+# has_ibverbs reports whether programs can be built with the tag ibverbs.
+has_ibverbs() { [ -e /usr/include/infiniband/verbs.h ] && [ "$(go env CGO_ENABLED)" = 1 ]; }
+
 # quiet drops the lines of go test about packages with nothing to run; use in a pipe.
 quiet() { grep -v 'no test files\|no tests to run' || true; }
 

@@ -19,13 +19,13 @@ func GIDOf(a netip.Addr) GID { return a.As16() }
 
 // DeviceInfo identifies a device that a provider can open.
 type DeviceInfo struct {
-	// Provider is "soft"; "ibv" is reserved for RDMA hardware.
+	// Provider is "soft", or "ibv" for RDMA hardware and the kernel's Soft-RoCE.
 	Provider string
 	// Name is unique within the provider.
 	Name string
 	// Net is the network interface of the device, or "".
 	Net string
-	// Link is the link of a soft device: "inproc", "udp".
+	// Link is the link of a soft device, "inproc" or "udp"; of others "roce".
 	Link string
 }
 
@@ -55,13 +55,20 @@ type PortAttr struct {
 	// LongMTU, if that is larger than ActiveMTU; else 0.
 	LongMTU     MTU
 	GIDs, PKeys int
-	// LID is the UDP port of a soft device; 0 means 4791.
+	// LID is the UDP port of a soft device; 0 means 4791. A RoCE port of another device has
+	// none: 0.
 	LID        uint16
 	Link       LinkLayer
 	MaxMessage uint32
 	// PeerFeatures is what peers may set in QPAttr.PeerFeatures and AHAttr.PeerFeatures
 	// for this port: PeerGoucx on a soft device, else 0.
 	PeerFeatures uint32
+	// GIDIndex and PKeyIndex are the table entries that programs use for the port, if they
+	// have no reason for another. TrafficClass and SL are for its address vectors. A provider
+	// chooses them by its settings.
+	GIDIndex         int
+	PKeyIndex        uint16
+	TrafficClass, SL uint8
 }
 
 // PathMTU returns the largest path MTU of a connected queue pair. For two ports it is
@@ -79,7 +86,9 @@ type AHAttr struct {
 	Port         uint8
 	HopLimit     uint8
 	TrafficClass uint8
-	FlowLabel    uint32
+	// SL is the service level, 0 to 15; soft devices ignore it.
+	SL        uint8
+	FlowLabel uint32
 	// PeerFeatures applies to datagrams: the receiver's PortAttr.PeerFeatures, or 0. A
 	// connected queue pair uses QPAttr.PeerFeatures.
 	PeerFeatures uint32

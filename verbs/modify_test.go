@@ -189,7 +189,7 @@ func TestModifyValues(t *testing.T) {
 }
 
 func TestModifyUnsupportedTypes(t *testing.T) {
-	for _, typ := range []QPType{UC, 0, 9} {
+	for _, typ := range []QPType{0, 9} {
 		_, err := CheckModify(typ, StateReset, valid(StateInit), AttrState)
 		require.ErrorIs(t, err, ucs.ErrUnsupported)
 		require.ErrorIs(t, err, errors.ErrUnsupported)

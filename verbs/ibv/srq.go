@@ -1,0 +1,132 @@
+//go:build linux && cgo && ibverbs
+
+package ibv
+
+// #include "shim.h"
+import "C"
+
+import (
+	"fmt"
+
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
+)
+
+// srq is a shared receive queue.
+type srq struct {
+	d      *device
+	domain *pd
+	c      *C.struct_ibv_srq
+	gate   gate
+	maxSGE uint32
+
+	// Guarded by d.mu.
+	users  int // queue pairs
+	closed bool
+}
+
+// CreateSRQ creates a shared receive queue.
+func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
+	fail := func(err error) (verbs.SRQ, error) { return nil, fmt.Errorf("create shared receive queue: %w", err) }
+	d := p.d
+	switch {
+	case a.MaxWR < 1 || a.MaxWR > d.attr.MaxSRQWR:
+		return fail(fmt.Errorf("MaxWR %d, want 1 to %d: %w", a.MaxWR, d.attr.MaxSRQWR, ucs.ErrInvalid))
+	case a.MaxSGE < 0 || a.MaxSGE > d.attr.MaxSRQSGE:
+		return fail(fmt.Errorf("MaxSGE %d, want 0 to %d: %w", a.MaxSGE, d.attr.MaxSRQSGE, ucs.ErrInvalid))
+	case a.Limit < 0 || a.Limit > a.MaxWR:
+		return fail(fmt.Errorf("limit %d, want 0 to MaxWR: %w", a.Limit, ucs.ErrInvalid))
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := p.admit(kindSRQ); err != nil {
+		return fail(err)
+	}
+	var c C.struct_ibv_srq_init_attr
+	c.attr.max_wr, c.attr.max_sge = C.uint32_t(a.MaxWR), C.uint32_t(max(1, a.MaxSGE))
+	s := &srq{d: d, domain: p}
+	var err error
+	if s.c, err = C.ibv_create_srq(p.c, &c); s.c == nil {
+		p.release(kindSRQ)
+		return fail(memoryFault(err))
+	}
+	s.maxSGE = uint32(min(int(c.attr.max_sge), verbs.MaxSGE))
+	d.srqs[s] = struct{}{}
+	d.events.add(s.pointer(), s)
+	if a.Limit > 0 { // creation ignores it
+		if st := s.SetLimit(a.Limit); st != ucs.OK {
+			return fail(fmt.Errorf("limit %d: %w", a.Limit, st.Err()))
+		}
+	}
+	return s, nil
+}
+
+// SetLimit arms the limit event.
+func (s *srq) SetLimit(n int) ucs.Status {
+	if n < 0 {
+		return ucs.InvalidParam
+	}
+	return status(errnoOf(s.modify(C.struct_ibv_srq_attr{srq_limit: C.uint32_t(n)}, C.IBV_SRQ_LIMIT)))
+}
+
+// Resize changes MaxWR.
+func (s *srq) Resize(n int) error {
+	fail := func(err error) error { return fmt.Errorf("resize shared receive queue to %d: %w", n, err) }
+	switch {
+	case !s.d.attr.SRQResize:
+		return fail(ucs.ErrUnsupported)
+	case n < 1 || n > s.d.attr.MaxSRQWR:
+		return fail(fmt.Errorf("want 1 to %d: %w", s.d.attr.MaxSRQWR, ucs.ErrInvalid))
+	}
+	if code := s.modify(C.struct_ibv_srq_attr{max_wr: C.uint32_t(n)}, C.IBV_SRQ_MAX_WR); code != 0 {
+		return fail(returned(code))
+	}
+	return nil
+}
+
+// modify returns an error number. That of a closed queue is of an invalid one.
+func (s *srq) modify(a C.struct_ibv_srq_attr, mask C.int) C.int {
+	if !s.gate.enter() {
+		return badFD
+	}
+	defer s.gate.leave()
+	return C.ibv_modify_srq(s.c, &a, mask)
+}
+
+// Query returns the attributes; zero after Close.
+func (s *srq) Query() verbs.SRQAttr {
+	if !s.gate.enter() {
+		return verbs.SRQAttr{}
+	}
+	defer s.gate.leave()
+	var a C.struct_ibv_srq_attr
+	C.ibv_query_srq(s.c, &a)
+	return verbs.SRQAttr{MaxWR: int(a.max_wr), MaxSGE: int(a.max_sge), Limit: int(a.srq_limit)}
+}
+
+// Close destroys the queue.
+func (s *srq) Close() error {
+	d := s.d
+	d.mu.Lock()
+	if s.closed {
+		d.mu.Unlock()
+		return nil
+	}
+	if s.users > 0 {
+		d.mu.Unlock()
+		return fmt.Errorf("close shared receive queue: %d queue pairs use it: %w", s.users, ucs.ErrBusy)
+	}
+	s.closed = true
+	d.mu.Unlock()
+	s.gate.close()
+	d.events.remove(s.pointer(), s)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s.domain.release(kindSRQ)
+	delete(d.srqs, s)
+	d.closes(cntSRQCalls, &s.gate)
+	if code := C.ibv_destroy_srq(s.c); code != 0 && !d.gone.Load() {
+		return fmt.Errorf("close shared receive queue: %w", returned(code))
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+//go:build linux && cgo && ibverbs
+
+package ibv
+
+import "github.com/goucx/goucx/ucs/stats"
+
+// counter is one of a device's counters: calls of C on the data path, by the object that they are on. A
+// PostSendPoll counts at both of its objects.
+type counter int
+
+const (
+	cntQPCalls counter = iota
+	cntCQCalls
+	cntSRQCalls
+	numCounters
+)
+
+var counterNames = [numCounters]string{"qp_calls", "cq_calls", "srq_calls"}
+
+// closes adds the calls of an object that is being closed. The caller holds mu.
+func (d *device) closes(c counter, g *gate) { d.closedCalls[c] += g.calls() }
+
+// Stats returns the counters: what was counted until now.
+func (d *device) Stats() *stats.Group {
+	d.mu.Lock()
+	sum := d.closedCalls
+	for q := range d.qps {
+		sum[cntQPCalls] += q.gate.calls()
+	}
+	for c := range d.cqs {
+		sum[cntCQCalls] += c.gate.calls()
+	}
+	for s := range d.srqs {
+		sum[cntSRQCalls] += s.gate.calls()
+	}
+	d.mu.Unlock()
+	set := stats.NewSet(counterNames[:])
+	for i, n := range sum {
+		set.Add(i, n)
+	}
+	g := new(stats.Group)
+	_ = g.Add("ibv", set) // the first prefix of a group is not in use
+	return g
+}
