@@ -23,6 +23,7 @@ type exchange struct {
 var exchanges = []exchange{
 	{program: "ibv_rc_pingpong", options: "-n 100", short: true},
 	{program: "ibv_rc_pingpong", options: "-n 50 -s 65536 -m 4096 -e", ipv6: true},
+	{program: "ibv_uc_pingpong", options: "-n 50"},
 	{program: "ibv_ud_pingpong", options: "-n 50"},
 	{program: "ibv_rc_pingpong", options: "-n 50 -s 0"},
 	{program: "ibv_srq_pingpong", options: "-n 100"},

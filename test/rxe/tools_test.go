@@ -15,9 +15,12 @@ import (
 
 // toolPrograms lists programs of the host that the tests run in the machine, some several times.
 func toolPrograms() []string {
-	names := []string{"grep"}
+	names := []string{"grep", "ibv_uc_pingpong"}
 	for _, x := range exchanges {
 		names = append(names, x.program)
+	}
+	for _, g := range goldens {
+		names = append(names, g.program)
 	}
 	return names
 }
