@@ -1,6 +1,6 @@
 # One line per target; what takes longer to say stands in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help build plot demo quick check test nightly ci bench bench-ucx compare-ucx instructions mutants shape cover fmt generate
+.PHONY: help build plot demo quick check test test-rxe nightly ci bench bench-ucx compare-ucx instructions mutants shape cover fmt generate
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "%-12s %s\n", $$1, $$2}' Makefile
@@ -22,6 +22,9 @@ check: ## format, vet, linters, generated files, builds for other platforms
 
 test: ## unit, import rules, gates, race where code is lock-free, whole-program tests, half a minute of chaos
 	@scripts/test
+
+test-rxe: ## verbs against the kernel's Soft-RoCE, in a virtual machine: Debian only (10 min)
+	@scripts/test rxe
 
 nightly: ## all tests in their long form, all variants, full race, arm64 under qemu, fuzzing, mutants (2 h); log in docs/
 	@scripts/nightly

@@ -27,11 +27,11 @@ run_steps() {
 	[ ${#failed[@]} -eq 0 ] || { echo "$0: failed: ${failed[*]}" >&2; return 1; }
 }
 
-# need COMMAND:PACKAGE... installs the Debian packages of the commands that are missing.
+# need COMMAND:PACKAGE... installs the Debian packages of the commands, or files, that are missing.
 need() {
 	local pair sudo= missing=()
 	for pair in "$@"; do
-		command -v "${pair%:*}" >/dev/null || missing+=("${pair#*:}")
+		command -v "${pair%:*}" >/dev/null || [ -e "${pair%:*}" ] || missing+=("${pair#*:}")
 	done
 	[ ${#missing[@]} -gt 0 ] || return 0
 	[ "$(id -u)" -eq 0 ] || sudo=sudo

@@ -86,7 +86,7 @@ const (
 	OpCompareSwap               // compares and swaps 8 bytes of remote memory
 	OpFetchAdd                  // adds to 8 bytes of remote memory
 	OpLocalInv                  // invalidates a local key
-	OpBindMW                    // binds a memory window
+	OpBindMW                    // binds a memory window; posted by BindWindow
 	OpSendInv                   // sends, and invalidates a remote key
 )
 

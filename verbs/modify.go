@@ -16,7 +16,7 @@ const validCurStates = 1<<StateRTR | 1<<StateRTS | 1<<StateSQD | 1<<StateSQE
 // its device.
 //
 // Errors: ucs.ErrInvalid, with the attributes that are missing, superfluous or out of
-// range; ucs.ErrUnsupported for types other than RC and UD.
+// range; ucs.ErrUnsupported for types other than RC, UC and UD.
 //
 // Source: ib_modify_qp_is_ok of the Linux kernel's core/verbs.c, and the checks of
 // core/uverbs_cmd.c before it.

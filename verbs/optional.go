@@ -31,14 +31,49 @@ type MWType uint8
 
 // Kinds of memory windows.
 const (
-	MWType1 MWType = 1 // bound by a call
-	MWType2 MWType = 2 // bound by OpBindMW
+	// MWType1: any queue pair of the domain may bind it, and each bind gives it another key.
+	// A bind of no bytes makes the key invalid.
+	MWType1 MWType = 1
+	// MWType2: it belongs to the queue pair that binds it, and only its peer may use it.
+	// OpLocalInv, and OpSendInv of the peer, make the key invalid; it can be bound again then.
+	MWType2 MWType = 2
 )
 
 // MW is a memory window: a separate key for a part of an MR.
+//
+// Source: IBTA vol. 1, 10.6.7.
 type MW interface {
+	// RKey returns the key. A window that is not bound gives no access.
 	RKey() uint32
+	// Close makes the key invalid and frees the window.
 	Close() error
+}
+
+// MWBind is the memory that a window gives access to.
+type MWBind struct {
+	// MR is the region, registered with BindMW access in the domain of the window.
+	MR MR
+	// Addr and Len are the part of it, in bytes, by the addresses of the region.
+	Addr, Len uint64
+	// Access is a set of RemoteWrite, RemoteRead and RemoteAtomic. RemoteWrite and
+	// RemoteAtomic require that the region has LocalWrite.
+	Access Access
+}
+
+// MWBinder is a connected queue pair that binds memory windows.
+type MWBinder interface {
+	// BindWindow posts a request that binds w to b, after all requests before it. Its completion has
+	// the id, and opcode WCBindMW. Peers use the key that RKey returns after the call; the
+	// one before is invalid from the completion on.
+	BindWindow(id uint64, flags SendFlags, w MW, b MWBind) error
+}
+
+// BindWindow posts a request to q that binds w to b.
+func BindWindow(q QP, id uint64, flags SendFlags, w MW, b MWBind) error {
+	if m, ok := q.(MWBinder); ok {
+		return m.BindWindow(id, flags, w, b)
+	}
+	return unsupported("bind memory window")
 }
 
 // MWAllocator is a PD that supports memory windows.

@@ -60,6 +60,20 @@ var transitions = map[QPType]map[transition]rule{
 		{StateSQD, StateSQD}: {optional: AttrAV | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrMaxRdAtomic | AttrMaxDestRdAtomic |
 			AttrAltPath | AttrPKeyIndex | AttrPort | AttrAccessFlags | AttrMinRNRTimer | AttrPathMigState},
 	},
+	UC: {
+		{StateReset, StateInit}: {required: AttrPKeyIndex | AttrPort | AttrAccessFlags},
+		{StateInit, StateInit}:  {optional: AttrPKeyIndex | AttrPort | AttrAccessFlags},
+		{StateInit, StateRTR}: {
+			required: AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN,
+			optional: AttrAltPath | AttrAccessFlags | AttrPKeyIndex | AttrPeerFeatures,
+		},
+		{StateRTR, StateRTS}: {required: AttrSQPSN, optional: AttrCurState | AttrAltPath | AttrAccessFlags | AttrPathMigState},
+		{StateRTS, StateRTS}: {optional: AttrCurState | AttrAccessFlags | AttrAltPath | AttrPathMigState},
+		{StateRTS, StateSQD}: {optional: AttrEnSQDAsyncNotify},
+		{StateSQD, StateRTS}: {optional: AttrCurState | AttrAltPath | AttrAccessFlags | AttrPathMigState},
+		{StateSQD, StateSQD}: {optional: AttrAV | AttrAltPath | AttrPKeyIndex | AttrAccessFlags | AttrPathMigState},
+		{StateSQE, StateRTS}: {optional: AttrCurState | AttrAccessFlags},
+	},
 	UD: {
 		{StateReset, StateInit}: {required: AttrPKeyIndex | AttrPort | AttrQKey},
 		{StateInit, StateInit}:  {optional: AttrPKeyIndex | AttrPort | AttrQKey},

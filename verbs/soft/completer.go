@@ -276,10 +276,19 @@ func (q *qp) completeFailed() {
 // failSend completes the oldest work request with status and moves the queue pair to
 // the error state, which flushes all others. The program sees one error, at the work
 // request that caused it or at the oldest that depends on it.
+//
+// An unreliable connection that sends moves to state SQE instead: its receives go on.
 func (q *qp) failSend(status verbs.WCStatus) {
 	r := &q.req
 	if r.head != q.sq.end() {
-		q.completeSend(q.sq.at(r.head), status)
+		w := q.sq.at(r.head)
+		r.psn = w.psn.Add(int(w.numPSNs))
+		q.completeSend(w, status)
+	}
+	if q.typ == verbs.UC && q.loadState() == verbs.StateRTS {
+		q.setState(qpSQE)
+		q.flushSends()
+		return
 	}
 	q.enterErr()
 }
@@ -310,7 +319,9 @@ func (q *qp) completeSend(w *wqe, status verbs.WCStatus) {
 func (q *qp) flushSends() {
 	r := &q.req
 	for r.head != q.sq.end() {
-		q.completeSend(q.sq.at(r.head), verbs.WCFlushErr)
+		w := q.sq.at(r.head)
+		r.psn = w.psn.Add(int(w.numPSNs)) // for the next one: the queue pair of state SQE sends again
+		q.completeSend(w, verbs.WCFlushErr)
 	}
 	r.tx, r.sent, r.failed, r.rdAtomic = r.head, 0, false, 0
 	r.una, r.sndMax, r.rerequested, r.lastProgress, r.rnrWait = r.psn, r.psn, r.psn, 0, 0

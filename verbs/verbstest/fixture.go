@@ -141,6 +141,7 @@ var themes = []struct {
 	{"loss", lossCases},
 	{"forgery", forgeryCases},
 	{"datagram", datagramCases},
+	{"unreliable", unreliableCases},
 	{"srq", srqCases},
 	{"async", asyncCases},
 	{"thread", threadCases},

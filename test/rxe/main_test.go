@@ -1,0 +1,112 @@
+package rxe
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/test/rxe/vm"
+)
+
+var console = flag.String("rxe.console", "", "keep the kernel's log in this file")
+
+// shared is the machine of all tests.
+var shared struct {
+	once    sync.Once
+	machine *vm.Machine
+	err     error
+	times   []string // a line for each part, printed at the end
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if shared.machine != nil {
+		if err := shared.machine.Close(); err != nil {
+			fmt.Fprintln(os.Stderr, "close the machine:", err)
+			code = 1
+		}
+	}
+	for _, line := range shared.times {
+		fmt.Println(line)
+	}
+	os.Exit(code)
+}
+
+// spent adds a line to the times, from start to now.
+func spent(what string, start time.Time) {
+	shared.times = append(shared.times, fmt.Sprintf("%7.1f s  %s", time.Since(start).Seconds(), what))
+}
+
+// machine returns the shared machine, which the first call boots.
+func machine(t *testing.T) *vm.Machine {
+	t.Helper()
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		t.Skip("qemu-system-x86_64 is not installed: make test-rxe installs it")
+	}
+	shared.once.Do(func() { shared.machine, shared.err = boot() })
+	require.NoError(t, shared.err)
+	return shared.machine
+}
+
+// boot builds the programs of the tests and starts the machine.
+func boot() (*vm.Machine, error) {
+	start := time.Now()
+	ctx := context.Background()
+	kernel, err := vm.Load(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	spent("load the kernel", start)
+
+	start = time.Now()
+	dir, err := os.MkdirTemp("", "goucx-rxe-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	c := vm.Config{Programs: toolPrograms(), Files: map[string]string{}, Console: *console}
+	for _, b := range binaries() {
+		host := filepath.Join(dir, b.name)
+		cmd := exec.Command("go", append(append([]string{b.verb, "-buildvcs=false", "-ldflags=-s -w", "-o", host}, b.flags...), "github.com/goucx/goucx/"+b.pkg)...)
+		cmd.Env = append(os.Environ(), b.env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%s: %w\n%s", cmd, err, out)
+		}
+		c.Files["/usr/bin/"+b.name] = host
+	}
+	spent("build programs", start)
+
+	start = time.Now()
+	m, err := vm.Start(ctx, kernel, c)
+	if err == nil {
+		spent(fmt.Sprintf("boot %s in %d attempts", kernel.Package, m.Boot.Attempts), start)
+	}
+	return m, err
+}
+
+// run runs a job that must end with status 0 and returns its result.
+func run(t *testing.T, job vm.Job) *vm.Result {
+	t.Helper()
+	r, err := machine(t).Run(job)
+	require.NoError(t, err)
+	requireOK(t, strings.Join(job.Argv, " "), r)
+	return r
+}
+
+// requireOK fails the test unless a job ended with status 0.
+func requireOK(t *testing.T, what string, r *vm.Result) {
+	t.Helper()
+	if !r.OK() {
+		t.Fatalf("%s: status %d %s%s, timed out: %v, after %v\nstdout:\n%s\nstderr:\n%s", what, r.Status, r.Signal, r.Failure, r.TimedOut, r.Took, r.Stdout, r.Stderr)
+	}
+}
