@@ -7,6 +7,7 @@ import (
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs/ibv"
 	"github.com/goucx/goucx/verbs/soft"
 )
 
@@ -17,22 +18,22 @@ const (
 	columnCapability = 21
 )
 
-// devices prints -d: every device, whether UCX_TLS permits it or not. The devices of the software
-// RNIC follow the transports.
+// devices prints -d: every device, whether UCX_TLS permits it or not. RDMA devices and those of the
+// software RNIC follow the transports.
 func (t *tool) devices() error {
 	set, err := t.settings()
 	if err != nil {
 		return err
 	}
-	if t.transport != soft.ProviderName {
+	if t.transport != soft.ProviderName && t.transport != ibv.ProviderName {
 		if err := t.uctDevices(set); err != nil {
 			return err
 		}
+		if t.transport != "" {
+			return nil
+		}
 	}
-	if t.transport == soft.ProviderName || t.transport == "" {
-		return t.softDevices(set)
-	}
-	return nil
+	return t.verbsDevices(set)
 }
 
 func (t *tool) uctDevices(set *config.Set) error {
@@ -73,7 +74,7 @@ func filter(views []componentView, name string) ([]componentView, error) {
 		}
 		known = append(append(known, v.Name), v.Aliases...)
 	}
-	known = append(known, soft.ProviderName)
+	known = append(known, ibv.ProviderName, soft.ProviderName)
 	return nil, usagef("-t %s: no such transport; known are %s: %w", name, strings.Join(known, ", "), ucs.ErrInvalid)
 }
 

@@ -78,7 +78,7 @@ func TestWhy(t *testing.T) {
 
 func TestWhyUnused(t *testing.T) {
 	assert.Contains(t, info(t, "--why"), "# Settings of UCX that goucx does not use\n#\n#     none\n")
-	t.Setenv("UCX_IB_SL", "3")
+	t.Setenv("UCX_IB_HOP_LIMIT", "3")
 	t.Setenv("UCX_TM_THRESH", "many")
 	t.Setenv("UCX_TCP_MAX_IOV", "6") // UCX's default
 	t.Setenv("UCX_WARN_UNUSED_ENV_VARS", "n")
@@ -86,17 +86,17 @@ func TestWhyUnused(t *testing.T) {
 	require.NoError(t, err)
 	assert.Empty(t, diagnostics)
 	assert.Contains(t, out, "# Settings of UCX that goucx does not use\n#\n"+
-		"#     UCX_IB_SL=3 (environment UCX_IB_SL): packets are sent with the defaults of the host's IP stack\n"+
+		"#     UCX_IB_HOP_LIMIT=3 (environment UCX_IB_HOP_LIMIT): packets are sent with the defaults of the host's IP stack\n"+
 		"#     UCX_TM_THRESH=many (environment UCX_TM_THRESH): UCX refuses it too, it wants memory units")
 	assert.NotContains(t, out, "MAX_IOV")
 	var doc struct{ Refused struct{ Unused []unusedView } }
 	require.NoError(t, json.Unmarshal([]byte(info(t, "--why", "--json")), &doc))
 	require.Len(t, doc.Refused.Unused, 2)
-	assert.Equal(t, unusedView{"UCX_IB_SL", "3", "environment UCX_IB_SL", "packets are sent with the defaults of the host's IP stack"}, doc.Refused.Unused[0])
+	assert.Equal(t, unusedView{"UCX_IB_HOP_LIMIT", "3", "environment UCX_IB_HOP_LIMIT", "packets are sent with the defaults of the host's IP stack"}, doc.Refused.Unused[0])
 
 	t.Setenv("UCX_STRICT", "y")
 	_, _, err = try("--why")
-	assert.ErrorContains(t, err, "goucx does not use UCX_IB_SL=3 (environment): packets are sent")
+	assert.ErrorContains(t, err, "goucx does not use UCX_IB_HOP_LIMIT=3 (environment): packets are sent")
 	assert.ErrorContains(t, err, "goucx does not use UCX_TM_THRESH=many (environment; UCX refuses it too")
 }
 
@@ -430,13 +430,13 @@ func TestLogGoesToItsFile(t *testing.T) {
 
 func TestLogLevelHoldsForWarningsOfSettings(t *testing.T) {
 	t.Setenv("UCX_TSL", "x")
-	t.Setenv("UCX_IB_SL", "3")
+	t.Setenv("UCX_IB_HOP_LIMIT", "3")
 	dir := t.TempDir()
 	t.Setenv("UCX_CONFIG_DIR", dir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ucx.conf"), []byte("[all]\nCPU model=*\nUCX_TM_SW_RNDV=y\n"), 0o600))
 	const unused = "settings of UCX that goucx does not use: "
 	const warning = "ucx_info: warning: unknown setting UCX_TSL (environment UCX_TSL); did you mean UCX_TLS?\n" +
-		"ucx_info: warning: " + unused + "UCX_IB_SL=3 (environment); ucx_info --why has the reasons; UCX_WARN_UNUSED_ENV_VARS=n hides this line\n"
+		"ucx_info: warning: " + unused + "UCX_IB_HOP_LIMIT=3 (environment); ucx_info --why has the reasons; UCX_WARN_UNUSED_ENV_VARS=n hides this line\n"
 	for level, want := range map[string]string{
 		"error": "", "warn": warning,
 		"info": warning + "ucx_info: note: " + unused + "UCX_TM_SW_RNDV=y (" + dir + "/ucx.conf:3); ucx_info --why has the reasons\n",

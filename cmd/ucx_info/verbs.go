@@ -9,6 +9,7 @@ import (
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/ibv"
 	"github.com/goucx/goucx/verbs/soft"
 )
 
@@ -20,6 +21,7 @@ type verbsView struct {
 	Net      string           `json:"interface,omitempty"`
 	Address  string           `json:"address"`
 	Port     int              `json:"udp_port,omitempty"` // 0: a random port each time the device is opened
+	GIDIndex int              `json:"gid_index,omitempty"`
 	State    string           `json:"state"`
 	MTU      int              `json:"mtu_bytes"`
 	LongMTU  int              `json:"long_mtu_bytes,omitempty"`
@@ -49,15 +51,18 @@ var verbsLimits = []struct {
 	{"address handles", false, func(a *verbs.DeviceAttr) int64 { return int64(a.MaxAH) }},
 }
 
-// surveySoft opens each device and reads its attributes. The addresses that other hosts see are
-// those of the interfaces. On the in-process link each opened device has a new address.
-func surveySoft(c soft.Config) ([]verbsView, error) {
-	p := soft.New(c)
+// surveyVerbs opens each device of a provider and reads its attributes. port is the UDP port of the
+// settings. The addresses that other hosts see are those of the interfaces. On the in-process link
+// each opened device has a new address. A provider without devices has a view with the reason.
+func surveyVerbs(p verbs.Provider, port uint16) ([]verbsView, error) {
 	infos, err := p.Devices()
-	if err != nil {
-		return nil, err
-	}
 	views := make([]verbsView, 0, len(infos))
+	switch {
+	case err != nil && p.Name() == soft.ProviderName: // a fault of the settings, or of the system
+		return nil, err
+	case err != nil:
+		views = append(views, verbsView{Provider: p.Name(), Refused: err.Error()})
+	}
 	var errs []error
 	for _, i := range infos {
 		v := verbsView{Provider: i.Provider, Device: i.Name, Link: i.Link, Net: i.Net}
@@ -67,7 +72,7 @@ func surveySoft(c soft.Config) ([]verbsView, error) {
 			views = append(views, v)
 			continue
 		}
-		errs = append(errs, v.describe(d, c.Port), d.Close())
+		errs = append(errs, v.describe(d, port), d.Close())
 		views = append(views, v)
 	}
 	return views, errors.Join(errs...)
@@ -75,16 +80,21 @@ func surveySoft(c soft.Config) ([]verbsView, error) {
 
 func (v *verbsView) describe(d verbs.Context, port uint16) error {
 	a, err := d.Port(1)
+	if err != nil { // of an RDMA device: it has no address, for example
+		v.Refused = err.Error()
+		return nil
+	}
+	gid, err := d.GID(1, a.GIDIndex)
 	if err != nil {
 		return err
 	}
-	gid, err := d.GID(1, 0)
-	if err != nil {
-		return err
-	}
-	v.Address = "random"
-	if v.Link == soft.LinkUDP {
+	switch {
+	case v.Link == soft.LinkUDP:
 		v.Address, v.Port = gid.Addr().String(), int(port)
+	case v.Provider == ibv.ProviderName:
+		v.Address, v.GIDIndex = gid.Addr().String(), a.GIDIndex
+	default:
+		v.Address = "random"
 	}
 	v.State, v.MTU, v.LongMTU, v.Atomic = a.State.String(), a.ActiveMTU.Bytes(), a.LongMTU.Bytes(), atomicDomains[d.Attr().Atomic]
 	v.Limits = make(map[string]int64, len(verbsLimits))
@@ -99,11 +109,20 @@ func limitKey(name string) string { return strings.ReplaceAll(name, " ", "_") }
 
 var atomicDomains = map[verbs.AtomicCap]string{verbs.AtomicNone: "none", verbs.AtomicHCA: "device", verbs.AtomicGlobal: "cpu"}
 
-// softDevices prints the devices of the software RNIC after those of UCT.
-func (t *tool) softDevices(set *config.Set) error {
-	views, err := surveySoft(transports.SoftConfig(set, nil))
-	if err != nil {
-		return err
+// verbsDevices prints the RDMA devices and those of the software RNIC, or one of both, after those of
+// UCT.
+func (t *tool) verbsDevices(set *config.Set) error {
+	c := transports.SoftConfig(set, nil)
+	var views []verbsView
+	for _, p := range []verbs.Provider{ibv.New(transports.IBVConfig(set)), soft.New(c)} {
+		if t.transport != "" && t.transport != p.Name() {
+			continue
+		}
+		vs, err := surveyVerbs(p, c.Port)
+		if err != nil {
+			return err
+		}
+		views = append(views, vs...)
 	}
 	t.document["verbs_devices"] = views
 	if t.json {
@@ -118,7 +137,11 @@ func (t *tool) softDevices(set *config.Set) error {
 func (t *tool) verbsDevice(v *verbsView) {
 	t.line("")
 	if v.Refused != "" {
-		t.line("< refused %s/%s: %s >", v.Provider, v.Device, v.Refused)
+		name := v.Provider
+		if v.Device != "" {
+			name += "/" + v.Device
+		}
+		t.line("< refused %s: %s >", name, v.Refused)
 		return
 	}
 	t.field(columnDomain, "Verbs device", "%s", v.Device)
@@ -128,6 +151,9 @@ func (t *tool) verbsDevice(v *verbsView) {
 		t.field(columnDomain, "Interface", "%s", v.Net)
 	}
 	t.field(columnDomain, "Address", "%s", v.Address)
+	if v.Provider == ibv.ProviderName {
+		t.field(columnDomain, "GID index", "%d", v.GIDIndex)
+	}
 	if v.Link == soft.LinkUDP {
 		port := "random"
 		if v.Port != 0 {

@@ -66,9 +66,9 @@ func TestDevicesOfUCX(t *testing.T) {
 // Warnings of settings go where the settings send them.
 func TestWarningsOfSettings(t *testing.T) {
 	t.Setenv("UCX_TSL", "x")
-	t.Setenv("UCX_IB_SL", "3")
+	t.Setenv("UCX_IB_HOP_LIMIT", "3")
 	const warning = "ucx_perftest: warning: unknown setting UCX_TSL (environment UCX_TSL); did you mean UCX_TLS?\n"
-	const unused = "ucx_perftest: warning: settings of UCX that goucx does not use: UCX_IB_SL=3 (environment); ucx_info --why has the reasons; UCX_WARN_UNUSED_ENV_VARS=n hides this line\n"
+	const unused = "ucx_perftest: warning: settings of UCX that goucx does not use: UCX_IB_HOP_LIMIT=3 (environment); ucx_info --why has the reasons; UCX_WARN_UNUSED_ENV_VARS=n hides this line\n"
 	line := []string{"-l", "-n", "10", "-t", "tag_lat"}
 	for level, want := range map[string]string{"error": "", "warn": warning + unused, "info": warning + unused} {
 		t.Setenv("UCX_LOG_LEVEL", level)

@@ -112,7 +112,7 @@ func (f *iface) retransmitResets(now ucs.Time) {
 
 // sendConnMsgTo sends a message to an interface with which there may be no connection.
 func (f *iface) sendConnMsgTo(n *connMsg, to *peer) {
-	if ah, err := f.pd.CreateAH(to.port.AH(f.port)); err == nil {
+	if ah, err := f.pd.CreateAH(f.d.AH(f.port, &to.port)); err == nil {
 		f.sendConnMsg(n, to, ah)
 		_ = ah.Close() // the posted datagram is still sent
 	}

@@ -77,7 +77,7 @@ func (f *iface) shutdownPeers() {
 	start := ucs.Now()
 	end, echoEnd := start.Add(closeTimeout), start.Add(echoWait)
 	var closes []unackedShutdown
-	if ah, err := f.pd.CreateAH(f.self.port.AH(f.port)); err == nil {
+	if ah, err := f.pd.CreateAH(f.d.AH(f.port, &f.self.port)); err == nil {
 		f.sendConnMsg(&connMsg{msg: machine.Msg{Kind: machine.MsgReset, Worker: f.worker, From: echoConn, To: echoConn}, flags: flagShutdown}, &f.self, ah)
 		_ = ah.Close() // the posted datagram is still sent
 	} else {

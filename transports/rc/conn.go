@@ -22,7 +22,7 @@ import (
 
 // newEP adds a connection that has no QP yet.
 func (f *iface) newEP(p *peer) (*ep, error) {
-	ah, err := f.pd.CreateAH(p.port.AH(f.port))
+	ah, err := f.pd.CreateAH(f.d.AH(f.port, &p.port))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ucs.ErrUnreachable, err)
 	}

@@ -102,7 +102,7 @@ func (f *iface) newQP(e *ep) (*connQP, error) {
 	n := f.depth
 	p.q = sendQueue{f: f, p: p, qp: qp, maxInFlight: uint32(n - reservedSlots), mask: uint32(n - 1)}
 	a := verbs.QPAttr{
-		State: verbs.StateInit, Port: f.port,
+		State: verbs.StateInit, Port: f.port, PKeyIndex: f.d.PKeyIndex(f.port),
 		Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic,
 	}
 	if err := qp.Modify(&a, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccessFlags); err != nil {
@@ -141,7 +141,7 @@ func (p *connQP) connect(peer qpInfo, port *nic.PortAddress) error {
 	f := p.q.f
 	rd := f.d.Context().Attr()
 	a := verbs.QPAttr{
-		State: verbs.StateRTR, AV: port.AH(f.port), PathMTU: f.portAddr.PathMTU(port), DestQPN: peer.qpn, RQPSN: peer.psn,
+		State: verbs.StateRTR, AV: f.d.AH(f.port, port), PathMTU: f.portAddr.PathMTU(port), DestQPN: peer.qpn, RQPSN: peer.psn,
 		MaxDestRdAtomic: uint8(min(rd.MaxQPRdAtomic, 16)), MinRNRTimer: minRNRTimer,
 	}
 	mask := verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |

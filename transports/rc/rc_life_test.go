@@ -87,7 +87,7 @@ func TestGarbage(t *testing.T) {
 	c := Component(inproc())
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
 	to := b.self
-	ah, err := a.pd.CreateAH(to.port.AH(a.port))
+	ah, err := a.pd.CreateAH(a.d.AH(a.port, &to.port))
 	require.NoError(t, err)
 	good := someNote()
 	good.from = a.self

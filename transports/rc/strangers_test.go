@@ -29,7 +29,7 @@ type stranger struct {
 
 func newStranger(t *testing.T, e, to *end) *stranger {
 	s := &stranger{end: e, to: to.self}
-	ah, err := e.pd.CreateAH(to.self.port.AH(e.port))
+	ah, err := e.pd.CreateAH(e.d.AH(e.port, &to.self.port))
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, ah.Close()) })
 	s.ah = ah

@@ -79,7 +79,7 @@ func (u *udQP) open(f *iface) (err error) {
 		{verbs.StateRTR, 0},
 		{verbs.StateRTS, verbs.AttrSQPSN},
 	} {
-		a := verbs.QPAttr{State: s.to, Port: f.port, QKey: f.self.iface.qkey}
+		a := verbs.QPAttr{State: s.to, Port: f.port, PKeyIndex: f.d.PKeyIndex(f.port), QKey: f.self.iface.qkey}
 		if err = u.qp.Modify(&a, verbs.AttrState|s.mask); err != nil {
 			return err
 		}

@@ -53,7 +53,7 @@ func (f *iface) Close() error {
 
 	now := ucs.Now()
 	began, end, nextClose, echoEnd := now, now.Add(f.linger), now, now.Add(echoWait)
-	if ah, err := f.d.PD().CreateAH(f.self.Port.AH(1)); err == nil {
+	if ah, err := f.d.PD().CreateAH(f.d.AH(f.port, &f.self.Port)); err == nil {
 		echo := arq.CloseReply(&arq.Header{}) // To is no flow
 		f.sendControl(&peer{addr: f.self, ah: ah.ID()}, &echo, nil)
 		f.flushPosts()

@@ -46,7 +46,7 @@ func (f *iface) getPeer(a *address) (*peer, error) {
 	if f.rx.Free() > 0 {
 		f.postReceives(f.rx.Free())
 	}
-	k := a.Port.AH(1)
+	k := f.d.AH(f.port, &a.Port)
 	ah := f.ahs[k]
 	if ah == nil {
 		made, err := f.d.PD().CreateAH(k)
@@ -77,7 +77,7 @@ func (f *iface) removeUnusedPeer(p *peer) {
 	delete(f.peersByName, p.addr.name)
 	f.peers[p.index] = nil
 	f.freePeers = append(f.freePeers, p.index)
-	k := p.addr.Port.AH(1)
+	k := f.d.AH(f.port, &p.addr.Port)
 	ah := f.ahs[k]
 	if ah.peers--; ah.peers == 0 {
 		f.flushPosts() // posted work requests refer to the address handle

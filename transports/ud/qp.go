@@ -56,7 +56,7 @@ func (f *iface) openQP(port uint8, receives int, worker uct.UUID) (err error) {
 	}
 	f.maxInline = min(f.qp.Query().Caps.MaxInline, verbs.InlineLen)
 	f.self = addressOf(nic.Address{Port: f.self.Port, Worker: worker, QPN: f.qp.QPN()})
-	err = f.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: port, QKey: f.self.qkey},
+	err = f.qp.Modify(&verbs.QPAttr{State: verbs.StateInit, Port: port, PKeyIndex: f.d.PKeyIndex(port), QKey: f.self.qkey},
 		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrQKey)
 	if err == nil {
 		err = f.qp.Modify(&verbs.QPAttr{State: verbs.StateRTR}, verbs.AttrState)

@@ -136,7 +136,7 @@ func (d *device) senderOf(port uint8, wc *verbs.WC, grh []byte) (a verbs.AHAttr,
 	w := C.struct_ibv_wc{wc_flags: C.uint(wc.Flags), src_qp: C.uint32_t(wc.SrcQP)}
 	var c C.struct_ibv_ah_attr
 	if code, no := initAH(d.c, port, &w, grh, &c); code != 0 {
-		return a, fmt.Errorf("read the GRH: %w", fault(no))
+		return a, fmt.Errorf("%d bytes are no header of a datagram to this port: %w: %w", len(grh), ucs.ErrInvalid, fault(no))
 	}
 	return verbs.AHAttr{
 		DGID: verbs.GID(c.grh.dgid), SGIDIndex: int(c.grh.sgid_index), Port: port, SL: uint8(c.sl),
@@ -165,7 +165,7 @@ func (h *ah) Close() error {
 	C.goucx_ahs_clear(d.ahs, C.uint32_t(h.id))
 	for q := range d.qps {
 		if q.typ == verbs.UD {
-			q.gate.quiesce()
+			C.goucx_quiesce(&q.c.gate)
 		}
 	}
 	d.ahIDs.release(uint32(h.id))

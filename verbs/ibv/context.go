@@ -81,6 +81,7 @@ func open(c *C.struct_ibv_context, info verbs.DeviceInfo, conf Config) (*device,
 		MaxQP: int(a.max_qp), MaxQPWR: int(a.max_qp_wr), MaxSGE: min(int(a.max_sge), most), MaxCQ: int(a.max_cq), MaxCQE: int(a.max_cqe),
 		MaxMR: int(a.max_mr), MaxPD: int(a.max_pd), MaxAH: limit(int(a.max_ah)), MaxSRQ: int(a.max_srq), MaxSRQWR: int(a.max_srq_wr),
 		MaxSRQSGE: min(int(a.max_srq_sge), most), MaxQPRdAtomic: int(a.max_qp_rd_atom), MaxQPInitRdAtomic: int(a.max_qp_init_rd_atom),
+		MaxMW: int(a.max_mw), MaxMcastGroups: int(a.max_mcast_grp), MaxMcastAttach: int(a.max_mcast_qp_attach),
 		Atomic: verbs.AtomicCap(a.atomic_cap), Ports: int(a.phys_port_cnt), SRQResize: a.device_cap_flags&C.IBV_DEVICE_SRQ_RESIZE != 0,
 	}
 	var p C.struct_ibv_port_attr

@@ -17,8 +17,8 @@ import (
 // cq is a completion queue.
 type cq struct {
 	d    *device
-	c    *C.struct_ibv_cq
-	gate gate
+	c    C.struct_goucx_cq
+	kept kept
 
 	channel *compChannel
 	domain  *pd
@@ -40,6 +40,9 @@ func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 	domain, err := ownObjectOrNil[*pd](d, "protection domain", c.Domain)
 	if err != nil {
 		return fail(err)
+	}
+	if domain != nil && domain.parent == nil {
+		return fail(fmt.Errorf("Domain is a protection domain, want a parent domain: %w", ucs.ErrInvalid))
 	}
 	if c.Depth < 1 || c.Depth > d.attr.MaxCQE {
 		return fail(fmt.Errorf("depth %d, want 1 to %d: %w", c.Depth, d.attr.MaxCQE, ucs.ErrInvalid))
@@ -76,27 +79,30 @@ func (q *cq) create(c verbs.CQConfig) error {
 		ch = q.channel.c
 	}
 	single := c.SingleThreaded || q.domain != nil && q.domain.td != nil
+	if single {
+		q.c.gate.single = 1
+	}
 	var flags C.uint32_t
 	if c.IgnoreOverrun {
 		flags |= C.IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN
 	}
 	try := func(flags C.uint32_t, domain *C.struct_ibv_pd) (err error) {
-		q.c, err = C.goucx_create_cq(q.d.c, C.int(c.Depth), C.uint64_t(c.Cookie), ch, domain, flags)
+		q.c.cq, err = C.goucx_create_cq(q.d.c, C.int(c.Depth), C.uint64_t(c.Cookie), ch, domain, flags)
 		return err
 	}
 	if single {
 		if q.domain != nil && q.domain.ownC && q.domain.td != nil {
 			_ = try(flags|C.IBV_CREATE_CQ_ATTR_SINGLE_THREADED, q.domain.c)
 		}
-		if q.c == nil {
+		if q.c.cq == nil {
 			_ = try(flags|C.IBV_CREATE_CQ_ATTR_SINGLE_THREADED, nil)
 		}
 	}
-	if q.c != nil {
+	if q.c.cq != nil {
 		return nil
 	}
 	err := try(flags, nil)
-	if q.c != nil {
+	if q.c.cq != nil {
 		return nil
 	}
 	if c.IgnoreOverrun {
@@ -110,15 +116,11 @@ func (q *cq) Arm(solicitedOnly bool) ucs.Status {
 	if q.channel == nil {
 		return ucs.InvalidParam
 	}
-	if !q.gate.enter() {
-		return ucs.Closed
-	}
-	defer q.gate.leave()
 	only := C.int(0)
 	if solicitedOnly {
 		only = 1
 	}
-	return status(errnoOf(C.goucx_req_notify(q.c, only)))
+	return status(errnoOf(C.goucx_req_notify(&q.c, only)))
 }
 
 // Resize changes the depth.
@@ -127,11 +129,12 @@ func (q *cq) Resize(depth int) error {
 	if depth < 1 || depth > q.d.attr.MaxCQE {
 		return fail(fmt.Errorf("want 1 to %d: %w", q.d.attr.MaxCQE, ucs.ErrInvalid))
 	}
-	if !q.gate.enter() {
+	q.d.mu.Lock()
+	defer q.d.mu.Unlock()
+	if q.closed {
 		return fail(ucs.ErrClosed)
 	}
-	defer q.gate.leave()
-	if code, no := C.ibv_resize_cq(q.c, C.int(depth)); code != 0 {
+	if code, no := C.ibv_resize_cq(q.c.cq, C.int(depth)); code != 0 {
 		if no == nil {
 			return fail(returned(code))
 		}
@@ -152,11 +155,12 @@ func (q *cq) Moderate(count int, period time.Duration) error {
 	if count < 0 || count > math.MaxUint16 || us < 0 || us > math.MaxUint16 {
 		return fail(fmt.Errorf("want 0 to %d completions and microseconds: %w", math.MaxUint16, ucs.ErrInvalid))
 	}
-	if !q.gate.enter() {
+	q.d.mu.Lock()
+	defer q.d.mu.Unlock()
+	if q.closed {
 		return fail(ucs.ErrClosed)
 	}
-	defer q.gate.leave()
-	if code := C.goucx_moderate(q.c, C.uint16_t(count), C.uint16_t(us)); code != 0 {
+	if code := C.goucx_moderate(q.c.cq, C.uint16_t(count), C.uint16_t(us)); code != 0 {
 		return fail(returned(code))
 	}
 	return nil
@@ -176,20 +180,20 @@ func (q *cq) Close() error {
 	}
 	q.closed = true
 	d.mu.Unlock()
-	q.gate.close()
+	C.goucx_close_gate(&q.c.gate)
 	d.events.remove(q.pointer(), q)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.openObjects[kindCQ]--
 	delete(d.cqs, q)
-	d.closes(cntCQCalls, &q.gate)
+	d.closedCalls[cntCQCalls] += uint64(q.c.gate.calls)
 	if q.channel != nil {
 		q.channel.users--
 	}
 	if q.domain != nil {
 		q.domain.children--
 	}
-	if code := C.ibv_destroy_cq(q.c); code != 0 && !d.gone.Load() {
+	if code := C.ibv_destroy_cq(q.c.cq); code != 0 && !d.gone.Load() {
 		return fmt.Errorf("close completion queue: %w", returned(code))
 	}
 	return nil

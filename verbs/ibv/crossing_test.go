@@ -53,7 +53,7 @@ func forms(s *stub) []form {
 }
 
 func BenchmarkCrossing(b *testing.B) {
-	s := newStub()
+	s := newStub(true)
 	defer s.close()
 	for _, f := range forms(s) {
 		b.Run(strings.ReplaceAll(f.name, " ", "-"), func(b *testing.B) {
@@ -71,7 +71,7 @@ func BenchmarkCrossing(b *testing.B) {
 // round.
 func BenchmarkCrossingTable(b *testing.B) {
 	const rounds, calls = 301, 2000
-	s := newStub()
+	s := newStub(true)
 	defer s.close()
 	fs := forms(s)
 	times := make([][]float64, len(fs))
@@ -108,7 +108,7 @@ func TestGateAllocs(t *testing.T) {
 	if race.Enabled {
 		t.Skip("allocations are not the product's under the race detector")
 	}
-	s := newStub()
+	s := newStub(true)
 	defer s.close()
 	for _, f := range forms(s) {
 		require.Zero(t, testing.AllocsPerRun(1000, f.run), f.name)
@@ -117,7 +117,7 @@ func TestGateAllocs(t *testing.T) {
 
 // TestStub: what the C side makes of the structs of package verbs, and of those that are malformed.
 func TestStub(t *testing.T) {
-	s := newStub()
+	s := newStub(true)
 	defer s.close()
 	n, st := s.qp.PostSend(make([]verbs.SendWR, 200)) // of several lists
 	require.Equal(t, ucs.OK, st)
@@ -153,12 +153,11 @@ func TestStub(t *testing.T) {
 	require.Equal(t, []any{3, ucs.OK, 5}, []any{n, st, k})
 	n, st, k = s.qp.PostSendPoll([]verbs.SendWR{{}, {Op: 200}}, s.empty, wcs)
 	require.Equal(t, []any{1, ucs.InvalidParam, 0}, []any{n, st, k})
-	require.True(t, s.full.gate.close())
+	s.closeFull()
 	require.Equal(t, -1, s.full.Poll(wcs))
 	_, st, k = s.qp.PostSendPoll(make([]verbs.SendWR, 1), s.full, wcs)
 	require.Equal(t, []any{ucs.OK, -1}, []any{st, k})
-	require.True(t, s.qp.gate.close())
-	require.False(t, s.qp.gate.close())
+	s.closeQP()
 	_, st = s.qp.PostSend(make([]verbs.SendWR, 1))
 	require.Equal(t, ucs.Closed, st)
 }

@@ -19,8 +19,9 @@
 //
 // # Closing
 //
-// libibverbs must not be called with an object that another thread destroys. So each queue
-// counts the calls that are inside it, and Close waits for them (gate). Close returns ucs.ErrBusy
+// libibverbs must not be called with an object that another thread destroys. So a post or a poll
+// holds a lock of its queue, in C, unless the queue is under a thread domain; Close takes it too. A call
+// that comes later finds the queue closed. Close returns ucs.ErrBusy
 // while objects that depend on it are open; they are counted here, not by the kernel.
 // Asynchronous events are acknowledged to libibverbs when they are read; Close waits until the
 // program has acknowledged them to this package.

@@ -23,5 +23,5 @@ func readAsync(c *C.struct_ibv_context, e *C.struct_ibv_async_event) (object poi
 func portOf(e *C.struct_ibv_async_event) int { return int(*(*C.int)(unsafe.Pointer(&e.element))) }
 
 func (q *qp) pointer() pointer  { return unsafe.Pointer(q.c.qp) }
-func (c *cq) pointer() pointer  { return unsafe.Pointer(c.c) }
-func (s *srq) pointer() pointer { return unsafe.Pointer(s.c) }
+func (c *cq) pointer() pointer  { return unsafe.Pointer(c.c.cq) }
+func (s *srq) pointer() pointer { return unsafe.Pointer(s.c.srq) }

@@ -20,7 +20,8 @@ var sentinels = map[syscall.Errno]error{
 	unix.EOPNOTSUPP: ucs.ErrUnsupported, unix.ENOSYS: ucs.ErrUnsupported, unix.EPROTONOSUPPORT: ucs.ErrUnsupported, unix.ENOTTY: ucs.ErrUnsupported,
 	unix.ENETUNREACH: ucs.ErrUnreachable, unix.EHOSTUNREACH: ucs.ErrUnreachable, unix.ETIMEDOUT: ucs.ErrUnreachable, unix.ENETDOWN: ErrPortDown,
 	unix.EACCES: ErrPermission, unix.EPERM: ErrPermission,
-	unix.EIO: ErrDeviceGone, unix.ENODEV: ErrDeviceGone, unix.ENXIO: ErrDeviceGone,
+	unix.EBADF: ucs.ErrClosed,
+	unix.EIO:   ErrDeviceGone, unix.ENODEV: ErrDeviceGone, unix.ENXIO: ErrDeviceGone,
 }
 
 // fault returns the error of a call that failed with err, an error number: what the kernel says,
@@ -58,6 +59,8 @@ func status(no syscall.Errno) ucs.Status {
 		return ucs.NoResource
 	case unix.EOPNOTSUPP, unix.ENOSYS:
 		return ucs.Unsupported
+	case unix.EBADF:
+		return ucs.Closed
 	case unix.EIO, unix.ENODEV, unix.ENXIO:
 		return ucs.PeerFailed
 	}

@@ -1,3 +1,5 @@
+//go:build linux && cgo && ibverbs
+
 package ibv
 
 import (
@@ -6,26 +8,22 @@ import (
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
-// gate counts the calls that use an object of libibverbs. It lets close wait until none does, and
-// keeps later calls out, because a destroyed object must not be used. It also counts all calls.
+// gate counts the calls that use a completion channel. It lets close wait until none does, and
+// keeps later calls out, because a destroyed object must not be used. Queues have a gate in C.
 //
-// The word holds, from bit 0: the calls that are inside (16 bits); all calls (47 bits); closed.
+// The word holds the number of calls that are inside, and above it closed.
 //
-// Concurrency: any goroutine; not more than 65535 at once.
+// Concurrency: any goroutine.
 type gate struct{ word atomic.Uint64 }
 
 const (
-	gateCall   = 1<<16 | 1
 	gateLeave  = ^uint64(0) // -1
-	gateInside = 1<<16 - 1
 	gateClosed = 1 << 63
 )
 
 // enter counts a call. It returns false if the gate is closed; leave must be called otherwise.
-//
-//hot:bench BenchmarkCrossing
 func (g *gate) enter() bool {
-	if g.word.Add(gateCall) < gateClosed {
+	if g.word.Add(1) < gateClosed {
 		return true
 	}
 	g.word.Add(gateLeave)
@@ -33,8 +31,6 @@ func (g *gate) enter() bool {
 }
 
 // leave ends a call.
-//
-//hot:bench BenchmarkCrossing
 func (g *gate) leave() { g.word.Add(gateLeave) }
 
 // close lets no further call in and waits for those inside. It returns false if the gate was
@@ -43,16 +39,8 @@ func (g *gate) close() bool {
 	if g.word.Or(gateClosed)&gateClosed != 0 {
 		return false
 	}
-	g.quiesce()
-	return true
-}
-
-// quiesce waits until, at one moment, no call is inside.
-func (g *gate) quiesce() {
-	for g.word.Load()&gateInside != 0 {
+	for g.word.Load() != gateClosed {
 		cpu.Yield()
 	}
+	return true
 }
-
-// calls returns the number of calls so far.
-func (g *gate) calls() uint64 { return g.word.Load() &^ gateClosed >> 16 }

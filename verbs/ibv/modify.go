@@ -36,6 +36,7 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	}
 	if mask&verbs.AttrState != 0 && to == verbs.StateReset {
 		q.attr = verbs.QPAttr{Caps: q.attr.Caps}
+		q.purge()
 	}
 	q.attr.Apply(a, mask)
 	q.setState(to)

@@ -24,6 +24,8 @@ type mr struct {
 	// ctl serialises Reregister and Close, and guards the rest.
 	ctl    sync.Mutex
 	c      *C.struct_ibv_mr // nil: closed
+	lkey   uint32           // this and rkey stay after Close, for requests that come too late
+	rkey   uint32
 	pin    *runtime.Pinner
 	buf    []byte
 	addr   uint64
@@ -94,6 +96,7 @@ func (m *mr) register(p *pd, buf []byte, c verbs.MRConfig) error {
 		return fail(memoryFault(err))
 	}
 	m.domain, m.pin, m.buf, m.addr, m.access = p, pin, buf, addr, c.Access
+	m.lkey, m.rkey = uint32(m.c.lkey), uint32(m.c.rkey)
 	return nil
 }
 
@@ -141,14 +144,15 @@ func (m *mr) rereg(p *pd, buf []byte, c verbs.MRConfig) bool {
 	m.pin.Unpin()
 	m.domain.release(kindMR)
 	m.domain, m.pin, m.buf, m.addr, m.access = p, pin, buf, uint64(addrOf(buf)), c.Access
+	m.lkey, m.rkey = uint32(m.c.lkey), uint32(m.c.rkey)
 	return true
 }
 
 // LKey returns the local key.
-func (m *mr) LKey() uint32 { return uint32(m.c.lkey) }
+func (m *mr) LKey() uint32 { return m.lkey }
 
 // RKey returns the remote key.
-func (m *mr) RKey() uint32 { return uint32(m.c.rkey) }
+func (m *mr) RKey() uint32 { return m.rkey }
 
 // Addr returns the address of the first byte.
 func (m *mr) Addr() uint64 { return m.addr }

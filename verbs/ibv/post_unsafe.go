@@ -18,6 +18,7 @@ package ibv
 import "C"
 
 import (
+	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -28,62 +29,67 @@ import (
 // The data path: one call of C for each call of a program. The structs that C reads and writes hold
 // no pointers, and C keeps no address of them.
 
+//
+// The structs of the objects that C reads are on the Go heap and hold no Go pointer. They are passed as
+// numbers, because cgo would look for pointers in them at every call; KeepAlive keeps them.
+
 // PostSend posts wrs with one call of C.
 //
 //hot:bench BenchmarkCrossing
 func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
-	if !q.gate.enter() {
-		return 0, ucs.Closed
+	var r C.struct_goucx_result
+	C.goucx_post_send(C.uintptr_t(uintptr(unsafe.Pointer(&q.c))), (*C.struct_goucx_send_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.uint32_t(len(wrs)), &r)
+	runtime.KeepAlive(q)
+	if r.err != 0 {
+		return int(r.posted), status(syscall.Errno(r.err))
 	}
-	r := uint64(C.goucx_post_send(q.c, (*C.struct_goucx_send_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.uint32_t(len(wrs))))
-	q.gate.leave()
-	return posted(r)
-}
-
-// posted splits what a post returns.
-//
-//hot:bench BenchmarkCrossing
-func posted(r uint64) (int, ucs.Status) {
-	if r>>32 == 0 {
-		return int(r), ucs.OK
-	}
-	return int(uint32(r)), status(syscall.Errno(r >> 32))
+	return int(r.posted), ucs.OK
 }
 
 // PostRecv posts receives with one call of C.
 //
 //hot:bench BenchmarkCrossing
 func (q *qp) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) {
-	if !q.gate.enter() {
-		return 0, ucs.Closed
+	var r C.struct_goucx_result
+	C.goucx_post_recv(C.uintptr_t(uintptr(unsafe.Pointer(&q.c))), (*C.struct_goucx_recv_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.uint32_t(len(wrs)), &r)
+	runtime.KeepAlive(q)
+	if r.err != 0 {
+		return int(r.posted), status(syscall.Errno(r.err))
 	}
-	r := uint64(C.goucx_post_recv(q.c, (*C.struct_goucx_recv_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.uint32_t(len(wrs))))
-	q.gate.leave()
-	return posted(r)
+	return int(r.posted), ucs.OK
 }
 
 // PostRecv posts receives with one call of C.
 //
 //hot:bench BenchmarkCrossing
 func (s *srq) PostRecv(wrs []verbs.RecvWR) (int, ucs.Status) {
-	if !s.gate.enter() {
-		return 0, ucs.Closed
+	var r C.struct_goucx_result
+	C.goucx_post_srq_recv(C.uintptr_t(uintptr(unsafe.Pointer(&s.c))), (*C.struct_goucx_recv_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.uint32_t(len(wrs)), &r)
+	runtime.KeepAlive(s)
+	if r.err != 0 {
+		return int(r.posted), status(syscall.Errno(r.err))
 	}
-	r := uint64(C.goucx_post_srq_recv(s.c, (*C.struct_goucx_recv_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.uint32_t(len(wrs)), C.uint32_t(s.maxSGE)))
-	s.gate.leave()
-	return posted(r)
+	return int(r.posted), ucs.OK
 }
 
 // Poll stores completions in wcs with one call of C.
 //
 //hot:bench BenchmarkCrossing
 func (c *cq) Poll(wcs []verbs.WC) int {
-	if !c.gate.enter() {
-		return -1
+	if c.kept.n.Load() != 0 {
+		return c.pollKept(wcs)
 	}
-	n := int(C.goucx_poll(c.c, (*C.struct_goucx_wc)(unsafe.Pointer(unsafe.SliceData(wcs))), C.uint32_t(len(wcs))))
-	c.gate.leave()
-	return n
+	return c.poll(wcs)
+}
+
+// poll is Poll of the queue of libibverbs alone.
+//
+//hot:bench BenchmarkCrossing
+func (c *cq) poll(wcs []verbs.WC) int {
+	var r C.struct_goucx_result
+	C.goucx_poll(C.uintptr_t(uintptr(unsafe.Pointer(&c.c))), (*C.struct_goucx_wc)(unsafe.Pointer(unsafe.SliceData(wcs))), C.uint32_t(len(wcs)), &r)
+	runtime.KeepAlive(c)
+	return int(r.polled)
 }
 
 // PostSendPoll posts wrs and polls c with one call of C.
@@ -91,27 +97,17 @@ func (c *cq) Poll(wcs []verbs.WC) int {
 //hot:bench BenchmarkCrossing
 func (q *qp) PostSendPoll(wrs []verbs.SendWR, queue verbs.CQ, wcs []verbs.WC) (n int, st ucs.Status, polled int) {
 	c, ok := queue.(*cq)
-	if !ok || len(wrs) > maxPosted || len(wcs) > maxPolled || !q.gate.enter() {
+	if !ok || c.kept.n.Load() != 0 {
 		n, st = q.PostSend(wrs)
 		return n, st, queue.Poll(wcs)
 	}
-	if !c.gate.enter() {
-		q.gate.leave()
-		n, st = q.PostSend(wrs)
-		return n, st, -1
-	}
-	r := uint64(C.goucx_post_send_poll(q.c, (*C.struct_goucx_send_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.uint32_t(len(wrs)),
-		c.c, (*C.struct_goucx_wc)(unsafe.Pointer(unsafe.SliceData(wcs))), C.uint32_t(len(wcs))))
-	c.gate.leave()
-	q.gate.leave()
-	return int(r & maxPosted), status(syscall.Errno(r >> 24 & 0xfff)), int(int64(r) >> 36)
+	var r C.struct_goucx_result
+	C.goucx_post_send_poll(C.uintptr_t(uintptr(unsafe.Pointer(&q.c))), (*C.struct_goucx_send_wr)(unsafe.Pointer(unsafe.SliceData(wrs))), C.uint32_t(len(wrs)),
+		C.uintptr_t(uintptr(unsafe.Pointer(&c.c))), (*C.struct_goucx_wc)(unsafe.Pointer(unsafe.SliceData(wcs))), C.uint32_t(len(wcs)), &r)
+	runtime.KeepAlive(q)
+	runtime.KeepAlive(c)
+	return int(r.posted), status(syscall.Errno(r.err)), int(r.polled)
 }
-
-// The most requests and completions that the result of goucx_post_send_poll can count.
-const (
-	maxPosted = 1<<24 - 1
-	maxPolled = 1<<27 - 1
-)
 
 // badFD is the error number of a call on a closed object.
 const badFD = C.int(syscall.EBADF)

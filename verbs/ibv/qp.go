@@ -17,8 +17,7 @@ import (
 type qp struct {
 	d      *device
 	domain *pd
-	c      *C.struct_goucx_qp
-	gate   gate
+	c      C.struct_goucx_qp
 
 	typ        verbs.QPType
 	num        verbs.QPN
@@ -79,19 +78,14 @@ func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 			return fail(fmt.Errorf("%s %d, want 0 to %d: %w", l.name, l.asked, l.most, ucs.ErrInvalid))
 		}
 	}
-	q := &qp{d: d, domain: p, typ: c.Type, send: send, recv: recv, srq: shared, c: C.goucx_qp_new()}
-	if q.c == nil {
-		return fail(ucs.ErrNoMemory)
-	}
+	q := &qp{d: d, domain: p, typ: c.Type, send: send, recv: recv, srq: shared}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if err := p.admit(kindQP); err != nil {
-		C.goucx_qp_free(q.c)
 		return fail(err)
 	}
 	if err := q.create(&c, ops); err != nil {
 		p.release(kindQP)
-		C.goucx_qp_free(q.c)
 		return fail(err)
 	}
 	send.users++
@@ -106,9 +100,9 @@ func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 
 // create creates the queue pair of libibverbs. The caller holds d.mu.
 func (q *qp) create(c *verbs.QPConfig, ops C.uint32_t) error {
-	a := C.struct_ibv_qp_init_attr{send_cq: q.send.c, recv_cq: q.recv.c, qp_type: uint32(c.Type)}
+	a := C.struct_ibv_qp_init_attr{send_cq: q.send.c.cq, recv_cq: q.recv.c.cq, qp_type: uint32(c.Type)}
 	if q.srq != nil {
-		a.srq = q.srq.c
+		a.srq = q.srq.c.srq
 	}
 	if c.SignalAll {
 		a.sq_sig_all = 1
@@ -134,6 +128,9 @@ func (q *qp) create(c *verbs.QPConfig, ops C.uint32_t) error {
 	q.c.max_send_sge, q.c.max_recv_sge = C.uint8_t(granted.MaxSendSGE), C.uint8_t(granted.MaxRecvSGE)
 	if q.typ == verbs.UD {
 		q.c.datagrams = 1
+	}
+	if q.domain.td != nil {
+		q.c.gate.single = 1
 	}
 	return nil
 }
@@ -175,6 +172,14 @@ func (q *qp) setState(s verbs.QPState) {
 	}
 }
 
+// purge removes the completions of the queue pair, which generates no more.
+func (q *qp) purge() {
+	q.send.purge(q.num)
+	if q.recv != q.send {
+		q.recv.purge(q.num)
+	}
+}
+
 // Close destroys the queue pair. It waits for posts that are inside libibverbs, and for the
 // program to acknowledge the events of the queue pair.
 func (q *qp) Close() error {
@@ -183,14 +188,14 @@ func (q *qp) Close() error {
 	if q.closed {
 		return nil
 	}
-	q.gate.close()
+	C.goucx_close_gate(&q.c.gate)
 	d := q.d
 	d.events.remove(q.pointer(), q)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q.closed = true
 	delete(d.qps, q)
-	d.closes(cntQPCalls, &q.gate)
+	d.closedCalls[cntQPCalls] += uint64(q.c.gate.calls)
 	q.domain.release(kindQP)
 	q.send.users--
 	q.recv.users--
@@ -198,8 +203,8 @@ func (q *qp) Close() error {
 		q.srq.users--
 	}
 	code := C.ibv_destroy_qp(q.c.qp)
-	C.goucx_qp_free(q.c)
-	q.c = nil
+	q.purge()
+	q.c.qp = nil
 	if code != 0 && !d.gone.Load() {
 		return fmt.Errorf("close queue pair %#x: %w", uint32(q.num), returned(code))
 	}

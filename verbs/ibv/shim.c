@@ -5,13 +5,58 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 // Requests and completions that one call of the provider takes.
 #define CHUNK 64
 
-static uint64_t result(uint32_t n, int err) { return (uint64_t)(uint32_t)err << 32 | n; }
+// lock spins for a moment and then offers the processor: the holder may have none.
+static void lock_slow(uint32_t *lock)
+{
+	for (uint32_t i = 0; __atomic_load_n(lock, __ATOMIC_RELAXED) || __atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE); i++)
+		if (i % 64 == 63)
+			sched_yield();
+}
+
+// enter begins a call, unless the object is closed.
+static inline int enter(struct goucx_gate *g)
+{
+	if (!g->single && __builtin_expect(__atomic_exchange_n(&g->lock, 1, __ATOMIC_ACQUIRE), 0))
+		lock_slow(&g->lock);
+	if (__builtin_expect(g->closed, 0)) {
+		__atomic_store_n(&g->lock, 0, __ATOMIC_RELEASE);
+		return 0;
+	}
+	g->calls++;
+	return 1;
+}
+
+static inline void leave(struct goucx_gate *g)
+{
+	if (!g->single)
+		__atomic_store_n(&g->lock, 0, __ATOMIC_RELEASE);
+}
+
+// goucx_close_gate returns when no call is inside; none is later. The program excludes calls on
+// an object that one thread at a time uses.
+void goucx_close_gate(struct goucx_gate *g)
+{
+	lock_slow(&g->lock);
+	g->closed = 1;
+	__atomic_store_n(&g->lock, 0, __ATOMIC_RELEASE);
+}
+
+// goucx_quiesce returns when the calls that were inside have ended.
+void goucx_quiesce(struct goucx_gate *g)
+{
+	lock_slow(&g->lock);
+	__atomic_store_n(&g->lock, 0, __ATOMIC_RELEASE);
+}
+
+static int positive(int err) { return err < 0 ? -err : err; }
 
 static struct ibv_ah *find_ah(const struct goucx_qp *q, uint32_t id)
 {
@@ -24,43 +69,57 @@ static struct ibv_ah *find_ah(const struct goucx_qp *q, uint32_t id)
 	return ah && s->id == id && s->domain == q->domain ? ah : NULL;
 }
 
-// fill translates one request; an errno if it is malformed. Providers differ in what they
-// check, and in the errno that they return for it.
-static inline int fill(const struct goucx_qp *q, struct goucx_send_wr *w, struct ibv_send_wr *s, struct ibv_sge *sg)
+_Static_assert(sizeof(struct goucx_sge) == sizeof(struct ibv_sge) &&
+	       offsetof(struct goucx_sge, len) == offsetof(struct ibv_sge, length) &&
+	       offsetof(struct goucx_sge, lkey) == offsetof(struct ibv_sge, lkey), "pieces are passed as they are");
+
+static uint32_t length(const struct goucx_send_wr *w)
 {
-	if (w->op >= 32 || !(q->ops >> w->op & 1) || w->num_sg > q->max_send_sge)
+	uint32_t n = 0;
+	for (int i = 0; i < w->num_sg; i++)
+		n += w->sg[i].len;
+	return n;
+}
+
+// fill_inline has the bytes of an inline request sent that it holds itself, or else its pieces.
+static int fill_inline(uint32_t most, struct goucx_send_wr *w, struct ibv_send_wr *s, struct ibv_sge *sg)
+{
+	uint32_t len = length(w);
+	if (!w->num_sg && w->inline_len) {
+		if (w->inline_len > GOUCX_INLINE_LEN)
+			return EINVAL;
+		sg->addr = (uintptr_t)w->data;
+		sg->length = len = w->inline_len;
+		s->sg_list = sg;
+		s->num_sge = 1;
+	}
+	return len > most ? EINVAL : 0;
+}
+
+// fill translates one request; an errno if it is malformed. Providers differ in what they
+// check, and in the errno that they return for it. q's fields are parameters where writes to s could
+// seem to change them.
+static inline int fill(const struct goucx_qp *q, uint32_t ops, uint8_t max_sge, uint8_t datagrams,
+		       struct goucx_send_wr *w, struct ibv_send_wr *s, struct ibv_sge *sg)
+{
+	uint8_t op = w->op, flags = w->flags;
+	if (op >= 32 || !(ops >> op & 1) || w->num_sg > max_sge)
 		return EINVAL;
 	s->wr_id = w->id;
-	s->sg_list = sg;
+	s->sg_list = (struct ibv_sge *)w->sg;
 	s->num_sge = w->num_sg;
-	s->opcode = w->op;
-	s->send_flags = w->flags;
-	uint32_t len = 0;
-	for (int i = 0; i < w->num_sg; i++) {
-		sg[i].addr = w->sg[i].addr;
-		sg[i].length = w->sg[i].len;
-		sg[i].lkey = w->sg[i].lkey;
-		len += w->sg[i].len;
-	}
-	if (w->flags & IBV_SEND_INLINE) {
-		if (!w->num_sg && w->inline_len) {
-			if (w->inline_len > GOUCX_INLINE_LEN)
-				return EINVAL;
-			sg[0].addr = (uintptr_t)w->data;
-			sg[0].length = len = w->inline_len;
-			s->num_sge = 1;
-		}
-		if (len > q->max_inline)
-			return EINVAL;
-	}
-	if (q->datagrams) {
+	s->opcode = op;
+	s->send_flags = flags;
+	if (flags & IBV_SEND_INLINE && fill_inline(q->max_inline, w, s, sg))
+		return EINVAL;
+	if (datagrams) {
 		s->imm_data = htonl(w->imm);
 		s->wr.ud.ah = find_ah(q, w->ah);
 		s->wr.ud.remote_qpn = w->qpn;
 		s->wr.ud.remote_qkey = w->qkey;
 		return s->wr.ud.ah ? 0 : EINVAL;
 	}
-	switch (w->op) {
+	switch (op) {
 	case IBV_WR_SEND_WITH_IMM:
 		s->imm_data = htonl(w->imm);
 		break;
@@ -72,18 +131,18 @@ static inline int fill(const struct goucx_qp *q, struct goucx_send_wr *w, struct
 		s->wr.rdma.rkey = w->rkey;
 		break;
 	case IBV_WR_RDMA_READ:
-		if (w->flags & IBV_SEND_INLINE)
+		if (flags & IBV_SEND_INLINE)
 			return EINVAL;
 		s->wr.rdma.remote_addr = w->remote;
 		s->wr.rdma.rkey = w->rkey;
 		break;
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
 	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		if (w->flags & IBV_SEND_INLINE || len != 8)
+		if (flags & IBV_SEND_INLINE || length(w) != 8)
 			return EINVAL;
 		s->wr.atomic.remote_addr = w->remote;
 		s->wr.atomic.rkey = w->rkey;
-		s->wr.atomic.compare_add = w->op == IBV_WR_ATOMIC_FETCH_AND_ADD ? w->swap : w->compare;
+		s->wr.atomic.compare_add = op == IBV_WR_ATOMIC_FETCH_AND_ADD ? w->swap : w->compare;
 		s->wr.atomic.swap = w->swap;
 		break;
 	case IBV_WR_SEND_WITH_INV:
@@ -94,49 +153,55 @@ static inline int fill(const struct goucx_qp *q, struct goucx_send_wr *w, struct
 	return 0;
 }
 
-uint64_t goucx_post_send(struct goucx_qp *q, struct goucx_send_wr *wrs, uint32_t n)
+// post_send posts requests in lists of up to CHUNK. The caller is inside the gate.
+static inline void post_send(struct goucx_qp *q, struct goucx_send_wr *wrs, uint32_t n, struct goucx_result *r)
 {
 	struct ibv_send_wr list[CHUNK], *bad;
-	struct ibv_sge sg[CHUNK][GOUCX_MAX_SGE];
-	uint32_t done = 0;
+	struct ibv_sge sg[CHUNK]; // of requests that hold their bytes
+	uint32_t done = 0, ops = q->ops;
+	uint8_t max_sge = q->max_send_sge, datagrams = q->datagrams;
+	int err = n && !q->can_send ? EINVAL : 0;
 
-	if (n && !q->can_send)
-		return result(0, EINVAL);
-	while (done < n) {
+	while (done < n && !err) {
 		uint32_t k, most = n - done < CHUNK ? n - done : CHUNK;
 		int malformed = 0;
 		for (k = 0; k < most; k++) {
-			malformed = fill(q, &wrs[done + k], &list[k], sg[k]);
+			malformed = fill(q, ops, max_sge, datagrams, &wrs[done + k], &list[k], &sg[k]);
 			if (malformed)
 				break;
 			list[k].next = &list[k + 1];
 		}
 		if (k) {
 			list[k - 1].next = NULL;
-			int err = ibv_post_send(q->qp, list, &bad);
-			if (err)
-				return result(done + (uint32_t)(bad - list), err < 0 ? -err : err);
+			err = positive(ibv_post_send(q->qp, list, &bad));
+			done += err ? (uint32_t)(bad - list) : k;
 		}
-		done += k;
-		if (malformed)
-			return result(done, malformed);
+		if (!err)
+			err = malformed;
 	}
-	return result(done, 0);
+	r->posted = done;
+	r->err = err;
+}
+
+void goucx_post_send(uintptr_t at, struct goucx_send_wr *wrs, uint32_t n, struct goucx_result *r)
+{
+	struct goucx_qp *q = (struct goucx_qp *)at;
+	if (!enter(&q->gate)) {
+		r->posted = 0;
+		r->err = EBADF;
+		return;
+	}
+	post_send(q, wrs, n, r);
+	leave(&q->gate);
 }
 
 // receives translates up to CHUNK receives and returns how many are well-formed.
-static uint32_t receives(struct ibv_recv_wr *list, struct ibv_sge sg[][GOUCX_MAX_SGE],
-			 const struct goucx_recv_wr *wrs, uint32_t n, uint32_t max_sge)
+static inline uint32_t receives(struct ibv_recv_wr *list, struct goucx_recv_wr *wrs, uint32_t n, uint32_t max_sge)
 {
 	uint32_t k;
 	for (k = 0; k < n && wrs[k].num_sg <= max_sge; k++) {
-		for (int i = 0; i < wrs[k].num_sg; i++) {
-			sg[k][i].addr = wrs[k].sg[i].addr;
-			sg[k][i].length = wrs[k].sg[i].len;
-			sg[k][i].lkey = wrs[k].sg[i].lkey;
-		}
 		list[k].wr_id = wrs[k].id;
-		list[k].sg_list = sg[k];
+		list[k].sg_list = (struct ibv_sge *)wrs[k].sg;
 		list[k].num_sge = wrs[k].num_sg;
 		list[k].next = &list[k + 1];
 	}
@@ -146,40 +211,53 @@ static uint32_t receives(struct ibv_recv_wr *list, struct ibv_sge sg[][GOUCX_MAX
 }
 
 // post_receives posts to the receive queue of qp, or to s if qp is NULL.
-static uint64_t post_receives(struct ibv_qp *qp, struct ibv_srq *s, struct goucx_recv_wr *wrs, uint32_t n, uint32_t max_sge)
+static inline void post_receives(struct ibv_qp *qp, struct ibv_srq *s, struct goucx_recv_wr *wrs, uint32_t n,
+				 uint32_t max_sge, struct goucx_result *r)
 {
 	struct ibv_recv_wr list[CHUNK], *bad;
-	struct ibv_sge sg[CHUNK][GOUCX_MAX_SGE];
 	uint32_t done = 0;
+	int err = 0;
 
-	while (done < n) {
+	while (done < n && !err) {
 		uint32_t most = n - done < CHUNK ? n - done : CHUNK;
-		uint32_t k = receives(list, sg, wrs + done, most, max_sge);
+		uint32_t k = receives(list, wrs + done, most, max_sge);
 		if (k) {
-			int err = qp ? ibv_post_recv(qp, list, &bad) : ibv_post_srq_recv(s, list, &bad);
-			if (err)
-				return result(done + (uint32_t)(bad - list), err < 0 ? -err : err);
+			err = positive(qp ? ibv_post_recv(qp, list, &bad) : ibv_post_srq_recv(s, list, &bad));
+			done += err ? (uint32_t)(bad - list) : k;
 		}
-		done += k;
-		if (k < most)
-			return result(done, EINVAL);
+		if (!err && k < most)
+			err = EINVAL;
 	}
-	return result(done, 0);
+	r->posted = done;
+	r->err = err;
 }
 
-uint64_t goucx_post_recv(struct goucx_qp *q, struct goucx_recv_wr *wrs, uint32_t n)
+void goucx_post_recv(uintptr_t at, struct goucx_recv_wr *wrs, uint32_t n, struct goucx_result *r)
 {
-	if (n && !q->can_recv)
-		return result(0, EINVAL);
-	return post_receives(q->qp, NULL, wrs, n, q->max_recv_sge);
+	struct goucx_qp *q = (struct goucx_qp *)at;
+	r->posted = 0;
+	r->err = EBADF;
+	if (!enter(&q->gate))
+		return;
+	r->err = n ? EINVAL : 0;
+	if (q->can_recv)
+		post_receives(q->qp, NULL, wrs, n, q->max_recv_sge, r);
+	leave(&q->gate);
 }
 
-uint64_t goucx_post_srq_recv(struct ibv_srq *s, struct goucx_recv_wr *wrs, uint32_t n, uint32_t max_sge)
+void goucx_post_srq_recv(uintptr_t at, struct goucx_recv_wr *wrs, uint32_t n, struct goucx_result *r)
 {
-	return post_receives(NULL, s, wrs, n, max_sge);
+	struct goucx_srq *s = (struct goucx_srq *)at;
+	r->posted = 0;
+	r->err = EBADF;
+	if (!enter(&s->gate))
+		return;
+	post_receives(NULL, s->srq, wrs, n, s->max_sge, r);
+	leave(&s->gate);
 }
 
-int32_t goucx_poll(struct ibv_cq *c, struct goucx_wc *wcs, uint32_t n)
+// poll takes completions in chunks. The caller is inside the gate.
+static inline int32_t poll(struct ibv_cq *c, struct goucx_wc *wcs, uint32_t n)
 {
 	struct ibv_wc list[CHUNK];
 	uint32_t done = 0;
@@ -211,13 +289,21 @@ int32_t goucx_poll(struct ibv_cq *c, struct goucx_wc *wcs, uint32_t n)
 	return (int32_t)done;
 }
 
-uint64_t goucx_post_send_poll(struct goucx_qp *q, struct goucx_send_wr *wrs, uint32_t n,
-			      struct ibv_cq *c, struct goucx_wc *wcs, uint32_t m)
+void goucx_poll(uintptr_t at, struct goucx_wc *wcs, uint32_t n, struct goucx_result *r)
 {
-	uint64_t posted = goucx_post_send(q, wrs, n);
-	int32_t polled = goucx_poll(c, wcs, m);
-	// 24 bits of requests, 12 of errno, 28 of completions
-	return (posted & 0xffffff) | (posted >> 32 & 0xfff) << 24 | (uint64_t)(polled & 0xfffffff) << 36;
+	struct goucx_cq *c = (struct goucx_cq *)at;
+	r->polled = -1;
+	if (!enter(&c->gate))
+		return;
+	r->polled = poll(c->cq, wcs, n);
+	leave(&c->gate);
+}
+
+void goucx_post_send_poll(uintptr_t q, struct goucx_send_wr *wrs, uint32_t n,
+			  uintptr_t c, struct goucx_wc *wcs, uint32_t m, struct goucx_result *r)
+{
+	goucx_post_send(q, wrs, n, r);
+	goucx_poll(c, wcs, m, r);
 }
 
 struct ibv_device **goucx_device_list(int *n) { return ibv_get_device_list(n); }
@@ -290,7 +376,14 @@ struct ibv_cq *goucx_create_cq(struct ibv_context *c, int depth, uint64_t cookie
 	return ibv_create_cq(c, depth, (void *)(uintptr_t)cookie, ch, 0);
 }
 
-int goucx_req_notify(struct ibv_cq *c, int solicited) { return ibv_req_notify_cq(c, solicited); }
+int goucx_req_notify(struct goucx_cq *c, int solicited)
+{
+	if (!enter(&c->gate))
+		return EBADF;
+	int err = ibv_req_notify_cq(c->cq, solicited);
+	leave(&c->gate);
+	return err;
+}
 
 int goucx_moderate(struct ibv_cq *c, uint16_t count, uint16_t period_us)
 {
@@ -393,7 +486,3 @@ void goucx_ahs_clear(struct goucx_ahs *t, uint32_t id)
 	uint32_t index = id & (GOUCX_AH_CHUNK * GOUCX_AH_CHUNKS - 1);
 	__atomic_store_n(&t->chunks[index / GOUCX_AH_CHUNK][index % GOUCX_AH_CHUNK].ah, NULL, __ATOMIC_RELEASE);
 }
-
-struct goucx_qp *goucx_qp_new(void) { return calloc(1, sizeof(struct goucx_qp)); }
-
-void goucx_qp_free(struct goucx_qp *q) { free(q); }

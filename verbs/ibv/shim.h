@@ -56,33 +56,65 @@ struct goucx_ahs {
 	struct goucx_ah_slot *chunks[GOUCX_AH_CHUNKS];
 };
 
-// What a post needs of a queue pair.
+// A gate keeps posts and polls out of an object that is closed: libibverbs must not be called with it.
+// Unless one thread at a time uses the object, a post or poll holds the gate's lock, as it holds
+// one of the provider's. It counts the calls.
+struct goucx_gate {
+	uint32_t lock;
+	uint8_t single;          // one thread at a time uses the object: no lock
+	volatile uint8_t closed;
+	volatile uint64_t calls;
+};
+
+// What a post needs of a queue pair. This struct and the next two are Go memory. They outlive the
+// object, and hold no Go pointer.
 struct goucx_qp {
+	struct goucx_gate gate;
 	struct ibv_qp *qp;
 	struct goucx_ahs *ahs;
 	const void *domain;
 	uint32_t max_inline;
-	uint32_t ops;                       // bit per verbs.Opcode
+	uint32_t ops;                        // bit per verbs.Opcode
 	uint8_t max_send_sge, max_recv_sge;
-	uint8_t datagrams;                  // type UD
+	uint8_t datagrams;                   // type UD
 	volatile uint8_t can_send, can_recv; // the state permits posts
 };
 
-// A post returns the number of posted requests in its lower half and an errno in its upper
-// half; a post and poll has the number of completions, or -1, in the lower half of *polled.
-uint64_t goucx_post_send(struct goucx_qp *q, struct goucx_send_wr *wrs, uint32_t n);
-uint64_t goucx_post_recv(struct goucx_qp *q, struct goucx_recv_wr *wrs, uint32_t n);
-uint64_t goucx_post_srq_recv(struct ibv_srq *s, struct goucx_recv_wr *wrs, uint32_t n, uint32_t max_sge);
-int32_t goucx_poll(struct ibv_cq *c, struct goucx_wc *wcs, uint32_t n);
-uint64_t goucx_post_send_poll(struct goucx_qp *q, struct goucx_send_wr *wrs, uint32_t n,
-			      struct ibv_cq *c, struct goucx_wc *wcs, uint32_t m);
+struct goucx_cq {
+	struct goucx_gate gate;
+	struct ibv_cq *cq;
+};
+
+struct goucx_srq {
+	struct goucx_gate gate;
+	struct ibv_srq *srq;
+	uint32_t max_sge;
+};
+
+// Results of a post and of a poll: requests that were posted, the error number of the next one;
+// completions, or -1. A C function of type void is cheaper to call from Go than one with a result.
+struct goucx_result {
+	uint32_t posted;
+	int32_t err;
+	int32_t polled;
+};
+
+// The objects are passed as addresses, of which cgo checks nothing.
+void goucx_post_send(uintptr_t q, struct goucx_send_wr *wrs, uint32_t n, struct goucx_result *r);
+void goucx_post_recv(uintptr_t q, struct goucx_recv_wr *wrs, uint32_t n, struct goucx_result *r);
+void goucx_post_srq_recv(uintptr_t s, struct goucx_recv_wr *wrs, uint32_t n, struct goucx_result *r);
+void goucx_poll(uintptr_t c, struct goucx_wc *wcs, uint32_t n, struct goucx_result *r);
+void goucx_post_send_poll(uintptr_t q, struct goucx_send_wr *wrs, uint32_t n,
+			  uintptr_t c, struct goucx_wc *wcs, uint32_t m, struct goucx_result *r);
+void goucx_close_gate(struct goucx_gate *g);
+void goucx_quiesce(struct goucx_gate *g);
 
 // A provider that does nothing, to measure the crossing: a queue pair that takes all requests, and a
 // queue that is empty or always full. goucx_nothing is an empty call.
 void goucx_nothing(void);
-struct goucx_qp *goucx_stub_qp(void);
+struct ibv_qp *goucx_stub_qp(void);
 struct ibv_cq *goucx_stub_cq(int full);
-void goucx_stub_free(struct goucx_qp *q, struct ibv_cq *empty, struct ibv_cq *full);
+void goucx_stub_free(struct ibv_qp *q, struct ibv_cq *empty, struct ibv_cq *full);
 
 struct ibv_device **goucx_device_list(int *n);
 struct ibv_device *goucx_device_at(struct ibv_device **list, int i);
@@ -97,7 +129,7 @@ int goucx_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, int type, uint64_t id, u
 		  struct ibv_mw_bind_info info, uint32_t *key);
 struct ibv_cq *goucx_create_cq(struct ibv_context *c, int depth, uint64_t cookie, struct ibv_comp_channel *ch,
 			       struct ibv_pd *domain, uint32_t flags);
-int goucx_req_notify(struct ibv_cq *c, int solicited);
+int goucx_req_notify(struct goucx_cq *c, int solicited);
 int goucx_moderate(struct ibv_cq *c, uint16_t count, uint16_t period_us);
 int goucx_nonblock(int fd);
 int goucx_next_event(struct ibv_comp_channel *ch, uint64_t *cookie);
@@ -109,7 +141,5 @@ struct goucx_ahs *goucx_ahs_new(void);
 void goucx_ahs_free(struct goucx_ahs *t);
 int goucx_ahs_set(struct goucx_ahs *t, uint32_t id, struct ibv_ah *ah, const void *domain);
 void goucx_ahs_clear(struct goucx_ahs *t, uint32_t id);
-struct goucx_qp *goucx_qp_new(void);
-void goucx_qp_free(struct goucx_qp *q);
 
 #endif

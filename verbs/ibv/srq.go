@@ -16,9 +16,7 @@ import (
 type srq struct {
 	d      *device
 	domain *pd
-	c      *C.struct_ibv_srq
-	gate   gate
-	maxSGE uint32
+	c      C.struct_goucx_srq
 
 	// Guarded by d.mu.
 	users  int // queue pairs
@@ -46,18 +44,20 @@ func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
 	c.attr.max_wr, c.attr.max_sge = C.uint32_t(a.MaxWR), C.uint32_t(max(1, a.MaxSGE))
 	s := &srq{d: d, domain: p}
 	var err error
-	if s.c, err = C.ibv_create_srq(p.c, &c); s.c == nil {
+	if s.c.srq, err = C.ibv_create_srq(p.c, &c); s.c.srq == nil {
 		p.release(kindSRQ)
 		return fail(memoryFault(err))
 	}
-	s.maxSGE = uint32(min(int(c.attr.max_sge), verbs.MaxSGE))
-	d.srqs[s] = struct{}{}
-	d.events.add(s.pointer(), s)
+	s.c.max_sge = C.uint32_t(min(int(c.attr.max_sge), verbs.MaxSGE))
 	if a.Limit > 0 { // creation ignores it
-		if st := s.SetLimit(a.Limit); st != ucs.OK {
-			return fail(fmt.Errorf("limit %d: %w", a.Limit, st.Err()))
+		if code := s.modifyLocked(C.struct_ibv_srq_attr{srq_limit: C.uint32_t(a.Limit)}, C.IBV_SRQ_LIMIT); code != 0 {
+			C.ibv_destroy_srq(s.c.srq)
+			p.release(kindSRQ)
+			return fail(fmt.Errorf("limit %d: %w", a.Limit, returned(code)))
 		}
 	}
+	d.srqs[s] = struct{}{}
+	d.events.add(s.pointer(), s)
 	return s, nil
 }
 
@@ -86,21 +86,27 @@ func (s *srq) Resize(n int) error {
 
 // modify returns an error number. That of a closed queue is of an invalid one.
 func (s *srq) modify(a C.struct_ibv_srq_attr, mask C.int) C.int {
-	if !s.gate.enter() {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	return s.modifyLocked(a, mask)
+}
+
+func (s *srq) modifyLocked(a C.struct_ibv_srq_attr, mask C.int) C.int {
+	if s.closed {
 		return badFD
 	}
-	defer s.gate.leave()
-	return C.ibv_modify_srq(s.c, &a, mask)
+	return C.ibv_modify_srq(s.c.srq, &a, mask)
 }
 
 // Query returns the attributes; zero after Close.
 func (s *srq) Query() verbs.SRQAttr {
-	if !s.gate.enter() {
+	s.d.mu.Lock()
+	defer s.d.mu.Unlock()
+	if s.closed {
 		return verbs.SRQAttr{}
 	}
-	defer s.gate.leave()
 	var a C.struct_ibv_srq_attr
-	C.ibv_query_srq(s.c, &a)
+	C.ibv_query_srq(s.c.srq, &a)
 	return verbs.SRQAttr{MaxWR: int(a.max_wr), MaxSGE: int(a.max_sge), Limit: int(a.srq_limit)}
 }
 
@@ -118,14 +124,14 @@ func (s *srq) Close() error {
 	}
 	s.closed = true
 	d.mu.Unlock()
-	s.gate.close()
+	C.goucx_close_gate(&s.c.gate)
 	d.events.remove(s.pointer(), s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.domain.release(kindSRQ)
 	delete(d.srqs, s)
-	d.closes(cntSRQCalls, &s.gate)
-	if code := C.ibv_destroy_srq(s.c); code != 0 && !d.gone.Load() {
+	d.closedCalls[cntSRQCalls] += uint64(s.c.gate.calls)
+	if code := C.ibv_destroy_srq(s.c.srq); code != 0 && !d.gone.Load() {
 		return fmt.Errorf("close shared receive queue: %w", returned(code))
 	}
 	return nil

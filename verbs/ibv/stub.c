@@ -45,18 +45,12 @@ static struct ibv_context *stub_context(void)
 	return c;
 }
 
-struct goucx_qp *goucx_stub_qp(void)
+struct ibv_qp *goucx_stub_qp(void)
 {
-	struct goucx_qp *q = goucx_qp_new();
-	struct ibv_qp *v = calloc(1, sizeof(*v));
-	if (!q || !v)
+	struct ibv_qp *q = calloc(1, sizeof(*q));
+	if (!q)
 		abort();
-	v->context = stub_context();
-	q->qp = v;
-	q->max_inline = 220;
-	q->ops = ~0u;
-	q->max_send_sge = q->max_recv_sge = GOUCX_MAX_SGE;
-	q->can_send = q->can_recv = 1;
+	q->context = stub_context();
 	return q;
 }
 
@@ -71,11 +65,10 @@ struct ibv_cq *goucx_stub_cq(int full)
 	return c;
 }
 
-void goucx_stub_free(struct goucx_qp *q, struct ibv_cq *empty, struct ibv_cq *full)
+void goucx_stub_free(struct ibv_qp *q, struct ibv_cq *empty, struct ibv_cq *full)
 {
-	free(q->qp->context);
-	free(q->qp);
-	goucx_qp_free(q);
+	free(q->context);
+	free(q);
 	free(empty->context);
 	free(empty);
 	free(full->context);

@@ -51,6 +51,9 @@ func queueEmpty(e *env) {
 // overrun has a queue of depth get more completions than it holds.
 func (e *env) overrun(ignore bool) *duo {
 	e.Helper()
+	probe, err := e.sides[0].CreateCQ(verbs.CQConfig{Depth: 4, IgnoreOverrun: ignore})
+	e.unlessSupported(err, "a queue that ignores overruns")
+	require.NoError(e, probe.Close())
 	q := e.sides[0].cqOf(verbs.CQConfig{Depth: 4, IgnoreOverrun: ignore})
 	d := e.rc(func(a, _ *setup) { a.sendCQ, a.caps.MaxSend = q, 2048 })
 	d.a.sendCQ.paused = true

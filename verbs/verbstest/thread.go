@@ -207,7 +207,8 @@ func threadClose(e *env) {
 	for range 10 {
 		d := e.rc(func(a, b *setup) {
 			e.brisk(1)(a, b)
-			a.sendCQ, b.sendCQ = e.sides[0].cq(1<<16), e.sides[1].cq(1<<16)
+			depth := min(1<<16, e.sides[0].Attr().MaxCQE)
+			a.sendCQ, b.sendCQ = e.sides[0].cq(depth), e.sides[1].cq(depth)
 		})
 		stop := make(chan struct{})
 		var wg sync.WaitGroup

@@ -31,6 +31,7 @@ type Domain struct {
 	ifaces  int
 	regions int
 	closed  bool
+	ports   map[uint8]verbs.PortAttr // as PortAddress found them
 }
 
 func openDomain(c *Component, name string, conf uct.DomainConfig) (*Domain, error) {
@@ -43,7 +44,7 @@ func openDomain(c *Component, name string, conf uct.DomainConfig) (*Domain, erro
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open %s domain %s: %w", c.t.Name, name, err), dev.release(c.t.Name))
 	}
-	d := &Domain{t: &c.t, settings: conf.Settings, log: conf.Log, dev: dev, ctx: ctx, pd: pd}
+	d := &Domain{t: &c.t, settings: conf.Settings, log: conf.Log, dev: dev, ctx: ctx, pd: pd, ports: map[uint8]verbs.PortAttr{}}
 	most := int(min(ctx.Attr().MaxMRSize, math.MaxInt-pageSlack))
 	d.attr = uct.DomainAttr{
 		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedKeyLen, LazyKeyCheck: true,
@@ -91,8 +92,12 @@ func (d *Domain) Ifaces() (infos []uct.IfaceInfo, refused []uct.Refusal) {
 	for n := 1; n <= d.ctx.Attr().Ports; n++ {
 		port := uint8(n)
 		a, err := d.ctx.Port(port)
-		if err == nil && a.State != verbs.PortActive {
-			err = fmt.Errorf("the port is %v", a.State)
+		switch {
+		case err != nil:
+		case a.State != verbs.PortActive:
+			err = fmt.Errorf("the port is %v: connect the cable, and set its network interface up", a.State)
+		case a.Link == verbs.LinkInfiniBand:
+			err = verbs.ErrInfiniBand
 		}
 		if err != nil {
 			refused = append(refused, uct.Refusal{Transport: d.t.Name, Device: d.DeviceName(port), Reason: err.Error()})

@@ -25,7 +25,7 @@ func (d *Domain) ChecksPeers() bool { return d.prober != nil }
 // PeerState returns what the device knows of a peer's QP. It starts to probe the QP if that is not
 // known to be gone. Since silence the peer has sent nothing.
 func (d *Domain) PeerState(port uint8, to *PortAddress, qpn verbs.QPN, silence *Silence) verbs.PeerState {
-	a := to.AH(port)
+	a := d.AH(port, to)
 	return d.prober.PeerState(&a, qpn, silence.since)
 }
 

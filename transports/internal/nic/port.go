@@ -48,9 +48,12 @@ func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 	if err != nil {
 		return a, err
 	}
-	if a.GID, err = d.ctx.GID(port, 0); err != nil {
+	if a.GID, err = d.ctx.GID(port, p.GIDIndex); err != nil {
 		return a, err
 	}
+	d.mu.Lock()
+	d.ports[port] = p
+	d.mu.Unlock()
 	a.MTU, a.LongMTU, a.LID, a.Goucx = p.ActiveMTU, p.LongMTU, p.LID, p.PeerFeatures&verbs.PeerGoucx != 0
 	switch info := d.ctx.Info(); {
 	case info.Link == "inproc" || info.Link == "fabric":
@@ -65,6 +68,17 @@ func (d *Domain) PortAddress(port uint8) (a PortAddress, err error) {
 		}
 	}
 	return a, nil
+}
+
+// roceLID is the LID of a soft device on the UDP port of RoCEv2.
+const roceLID = 4791
+
+// foreignPort returns the LID of the soft device among a and b, one of which is of another vendor.
+func (a *PortAddress) foreignPort(b *PortAddress) uint16 {
+	if a.Goucx {
+		return a.LID
+	}
+	return b.LID
 }
 
 // PathMTU returns the path MTU of QPs between a and b.
@@ -83,17 +97,34 @@ func (a *PortAddress) Reaches(b *PortAddress) (bool, string) {
 		return false, "peer's loopback device is on another host or in another network namespace, or network addresses have changed since"
 	case a.ScopeID != b.ScopeID && a.GID == b.GID:
 		return false, "peer's device has the same address, on another host or in another network namespace"
+	case a.Goucx != b.Goucx && a.foreignPort(b) != roceLID:
+		return false, "one side is the software RNIC on a UDP port of its own, the other an RDMA device, which knows 4791 only: set UCX_SOFT_PORT=4791"
 	case a.Fabric != FabricProcess && a.GID.Addr().Is4() != b.GID.Addr().Is4():
 		return false, "one side has an IPv4 address, the other an IPv6 one"
 	}
 	return true, ""
 }
 
-// AH returns the attributes of an address handle for port a, to send from the given local port.
-func (a *PortAddress) AH(port uint8) verbs.AHAttr {
-	h := verbs.AHAttr{DGID: a.GID, DLID: a.LID, Port: port, HopLimit: 64}
-	if a.Goucx {
+// AH returns the attributes of an address handle for a peer's port, to send from the given local port.
+// Domain.PortAddress must have been called for that.
+func (d *Domain) AH(port uint8, to *PortAddress) verbs.AHAttr {
+	p := d.portAttr(port)
+	h := verbs.AHAttr{
+		DGID: to.GID, DLID: to.LID, Port: port, HopLimit: 64,
+		SGIDIndex: p.GIDIndex, TrafficClass: p.TrafficClass, SL: p.SL,
+	}
+	if to.Goucx {
 		h.PeerFeatures = verbs.PeerGoucx
 	}
 	return h
+}
+
+// PKeyIndex returns the index of the partition key that QPs of a port use. Domain.PortAddress must
+// have been called for that.
+func (d *Domain) PKeyIndex(port uint8) uint16 { return d.portAttr(port).PKeyIndex }
+
+func (d *Domain) portAttr(port uint8) verbs.PortAttr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ports[port]
 }
