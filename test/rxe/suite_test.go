@@ -26,7 +26,7 @@ type suite struct {
 
 var suites = []suite{
 	{
-		name: "verbstest over soft, UDP", binary: softTest, test: "^TestConformanceUDP$", short: "^TestConformanceUDP$/^(device|object|data)$",
+		name: "verbstest over soft, UDP", binary: softTest, test: "^TestConformanceUDP$",
 		peer: true, limit: 2 * time.Minute, least: 100,
 	},
 	{
