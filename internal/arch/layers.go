@@ -264,6 +264,12 @@ var Layers = []Layer{
 		"the comparison knows tools, and the cores that they run on",
 	},
 	{
+		"internal/rdmapeer",
+		[]string{"verbs", "verbs/soft", "verbs/ibv", "ucs"},
+		[]string{testify},
+		"the peer of other programs runs on any provider of the verbs API, as a command does",
+	},
+	{
 		"internal/shape",
 		[]string{"internal/arch"},
 		[]string{testify},

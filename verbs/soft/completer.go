@@ -301,17 +301,22 @@ var sendWCOps = [...]verbs.WCOpcode{
 }
 
 // completeSend completes the oldest work request. It posts a completion if the work request
-// is signaled or has failed. The store to sq.head hands its slot back to the posters. It
-// comes last, because a poster may overwrite the work request at once.
+// is signaled or has failed. The store to sq.head hands its slot back to the posters, of
+// which one may overwrite the work request at once. It comes before the completion: a
+// program that has polled the completion may use the slot.
 func (q *qp) completeSend(w *wqe, status verbs.WCStatus) {
 	r := &q.req
-	if status != verbs.WCSuccess || (w.flags|q.alwaysFlags)&verbs.SendSignaled != 0 {
-		c := verbs.WC{ID: w.id, Status: status, Op: sendWCOps[w.op&15], Len: w.n, QPN: q.num}
-		q.postCQE(q.sendCQ, &c, false)
-		q.count(cntCQEs, 1)
+	var c verbs.WC
+	posts := status != verbs.WCSuccess || (w.flags|q.alwaysFlags)&verbs.SendSignaled != 0
+	if posts {
+		c = verbs.WC{ID: w.id, Status: status, Op: sendWCOps[w.op&15], Len: w.n, QPN: q.num}
 	}
 	r.head++
 	cpu.StoreRelease32(&q.sq.head, r.head)
+	if posts {
+		q.postCQE(q.sendCQ, &c, false)
+		q.count(cntCQEs, 1)
+	}
 }
 
 // flushSends completes all queued work requests with WCFlushErr and resets the
