@@ -15,11 +15,11 @@ func (r *run) outOffset(l *lane, k int) int {
 	if r.counts() || r.plan.test.pattern == pingpong {
 		return r.scratch(l)
 	}
-	return r.ours.offset(l.index, k)
+	return r.local.offset(l.index, k)
 }
 
 // scratch returns where in the out memory the changing message of a queue pair is.
-func (r *run) scratch(l *lane) int { return len(r.ours) + l.index*r.slotSize }
+func (r *run) scratch(l *lane) int { return len(r.local) + l.index*r.slotSize }
 
 // counts reports whether the last byte of each message is a counter, as in ib_write_lat.
 func (r *run) counts() bool { return r.plan.test.verb == verbWrite && r.plan.test.pattern == latency }
@@ -29,10 +29,11 @@ func (r *run) checkGRH(l *lane, wc *verbs.WC, grh []byte) error {
 	if wc.Flags&verbs.WCGRH == 0 {
 		return fmt.Errorf("no GRH: %w", errData)
 	}
-	if wc.SrcQP != l.theirs.QPN {
-		return fmt.Errorf("from queue pair %#x, want %#x: %w", wc.SrcQP, l.theirs.QPN, errData)
+	if wc.SrcQP != l.remote.QPN {
+		return fmt.Errorf("from queue pair %#x, want %#x: %w", wc.SrcQP, l.remote.QPN, errData)
 	}
-	want, got := l.theirs.GID.Addr(), netip.Addr{}
+	var got netip.Addr
+	want := l.remote.GID.Addr()
 	if want.Is4() { // the IPv4 header is in the last 20 bytes
 		got = netip.AddrFrom4([4]byte(grh[32:36]))
 	} else {
@@ -47,9 +48,9 @@ func (r *run) checkGRH(l *lane, wc *verbs.WC, grh []byte) error {
 // checkMessage checks message k that perftest or another rdmapeer sent.
 func (r *run) checkMessage(l *lane, k int, b []byte) error {
 	what := fmt.Sprintf("message %d of queue pair %d", k, l.index)
-	if r.peerIsOurs {
+	if r.sameProgram {
 		r.verified++
-		return compare(b, r.theirs.message(l.index, k, len(b)), what)
+		return compare(b, r.remote.message(l.index, k, len(b)), what)
 	}
 	return r.checkRepeats(l, k, b, what)
 }
@@ -72,9 +73,9 @@ func (r *run) checkResult(l *lane, k int) error {
 		slot := l.index*r.tx + k%r.tx
 		b = b[slot*r.slotSize:][:r.plan.size]
 		what := fmt.Sprintf("READ %d of queue pair %d", k, l.index)
-		if r.peerIsOurs {
+		if r.sameProgram {
 			r.verified++
-			return compare(b, r.theirs.message(l.index, 0, r.areaSize)[r.remoteOffset(k):][:len(b)], what)
+			return compare(b, r.remote.message(l.index, 0, r.areaSize)[r.remoteOffset(k):][:len(b)], what)
 		}
 		if r.plan.test.pattern == latency {
 			return r.checkRepeats(l, k*r.turn(), b, what) // always the same place
@@ -95,7 +96,7 @@ func (r *run) checkAtomic(l *lane, k int, got uint64) error {
 	if l.atomics == nil {
 		l.atomics = make([]atomicWord, r.turn())
 		for i := range l.atomics {
-			l.atomics[i].known = r.peerIsOurs
+			l.atomics[i].known = r.sameProgram
 		}
 	}
 	w := &l.atomics[word]
@@ -148,8 +149,8 @@ func (r *run) checkWritten(l *lane, area []byte, what string) error {
 	for i := range min(r.turn(), r.plan.iters) {
 		b := area[i*r.step():][:r.plan.size]
 		last := (r.plan.iters-1-i)/r.turn()*r.turn() + i
-		if r.peerIsOurs {
-			if err := compare(b, r.theirs.message(l.index, last, len(b)), fmt.Sprintf("%s, message %d", what, last)); err != nil {
+		if r.sameProgram {
+			if err := compare(b, r.remote.message(l.index, last, len(b)), fmt.Sprintf("%s, message %d", what, last)); err != nil {
 				return err
 			}
 			r.verified++
@@ -167,7 +168,7 @@ func (r *run) checkWritten(l *lane, area []byte, what string) error {
 // rdmapeer swaps a value by the next one. The operands of a foreign peer's compare-and-swap are not
 // known.
 func (r *run) checkWords(area []byte, what string) error {
-	if r.plan.swap && !r.peerIsOurs {
+	if r.plan.swap && !r.sameProgram {
 		return nil
 	}
 	sum := uint64(0)

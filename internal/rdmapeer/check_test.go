@@ -11,13 +11,13 @@ import (
 )
 
 // openRun returns a run whose memory is allocated, without a peer.
-func openRun(t *testing.T, line string, peerIsOurs bool) *run {
+func openRun(t *testing.T, line string, sameProgram bool) *run {
 	t.Helper()
 	e, err := openEndpoint(planOf(t, line))
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, e.close()) })
 	require.NoError(t, e.createQueues())
-	r := &run{endpoint: e, cycle: pageSize, line: 64, peerIsOurs: peerIsOurs}
+	r := &run{endpoint: e, cycle: pageSize, line: 64, sameProgram: sameProgram}
 	require.NoError(t, r.allocate())
 	return r
 }
@@ -26,7 +26,7 @@ func openRun(t *testing.T, line string, peerIsOurs bool) *run {
 func TestWrongMemory(t *testing.T) {
 	for name, tc := range map[string]struct {
 		line string
-		ours bool
+		same bool
 		want string
 	}{
 		"WRITE of an rdmapeer":       {"-n 100 -s 100 ib_write_bw", true, "message 96"},
@@ -39,7 +39,7 @@ func TestWrongMemory(t *testing.T) {
 		"memory of a write latency ": {"-n 100 ib_write_lat", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := openRun(t, tc.line, tc.ours)
+			r := openRun(t, tc.line, tc.same)
 			err := r.checkArea()
 			if tc.want == "" {
 				require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestWrongMemory(t *testing.T) {
 func TestRightMemory(t *testing.T) {
 	r := openRun(t, "-n 100 -s 100 ib_write_bw", true)
 	for k := range r.plan.iters {
-		copy(r.area.Bytes()[r.remoteOffset(k):], r.theirs.message(0, k, r.plan.size))
+		copy(r.area.Bytes()[r.remoteOffset(k):], r.remote.message(0, k, r.plan.size))
 	}
 	require.NoError(t, r.checkArea())
 	assert.Equal(t, pageSize/128, r.verified)
@@ -78,7 +78,7 @@ func TestRightMemory(t *testing.T) {
 func TestWrongMessages(t *testing.T) {
 	l := &lane{}
 	r := openRun(t, "-n 100 -s 3000 ib_send_bw", true)
-	b := append([]byte{}, r.theirs.message(0, 5, 3000)...)
+	b := append([]byte{}, r.remote.message(0, 5, 3000)...)
 	require.NoError(t, r.checkMessage(l, 5, b))
 	assert.ErrorIs(t, r.checkMessage(l, 6, b), errData)
 	b[2999]++
@@ -87,10 +87,10 @@ func TestWrongMessages(t *testing.T) {
 	r = openRun(t, "-n 100 -s 1000 ib_send_bw", false)
 	require.Equal(t, 4, r.turn())
 	for k := range 12 {
-		require.NoError(t, r.checkMessage(l, k, r.theirs.message(0, k%4, 1000)))
+		require.NoError(t, r.checkMessage(l, k, r.remote.message(0, k%4, 1000)))
 	}
 	assert.Equal(t, 8, r.verified)
-	assert.ErrorContains(t, r.checkMessage(l, 12, r.theirs.message(0, 1, 1000)), "repeats message 0")
+	assert.ErrorContains(t, r.checkMessage(l, 12, r.remote.message(0, 1, 1000)), "repeats message 0")
 }
 
 // TestWrongAtomics: an atomic that was lost, or executed twice, is found.
@@ -130,11 +130,11 @@ func TestWrongEcho(t *testing.T) {
 	first[1] = 0
 	assert.ErrorContains(t, r.checkEcho(l, 0, first), "byte 1 is 0x00")
 	r.received = 1
-	require.NoError(t, r.checkEcho(l, 1, r.ours.message(0, 0, 4096)))
-	assert.ErrorIs(t, r.checkEcho(l, 1, r.ours.message(0, 1, 4096)), errData)
+	require.NoError(t, r.checkEcho(l, 1, r.local.message(0, 0, 4096)))
+	assert.ErrorIs(t, r.checkEcho(l, 1, r.local.message(0, 1, 4096)), errData)
 
 	r = server("ibv_srq_pingpong")
-	mixed := append(fill(2000, 0), r.ours.message(0, 0, 4096)[2000:]...)
+	mixed := append(fill(2000, 0), r.local.message(0, 0, 4096)[2000:]...)
 	require.NoError(t, r.checkEcho(l, 0, mixed))
 	r.received = 1
 	assert.ErrorIs(t, r.checkEcho(l, 1, mixed), errData)
@@ -143,7 +143,7 @@ func TestWrongEcho(t *testing.T) {
 // TestWrongSender: a datagram of another sender is found.
 func TestWrongSender(t *testing.T) {
 	r := openRun(t, "-c UD -s 100 ib_send_bw", true)
-	l := &lane{theirs: address{QPN: 5, GID: gidOf(10, 0, 0, 1)}}
+	l := &lane{remote: address{QPN: 5, GID: gidOf(10, 0, 0, 1)}}
 	grh := make([]byte, grhSize)
 	copy(grh[32:], []byte{10, 0, 0, 1})
 	wc := verbs.WC{Flags: verbs.WCGRH, SrcQP: 5}
@@ -153,8 +153,8 @@ func TestWrongSender(t *testing.T) {
 	wc.SrcQP = 5
 	grh[35] = 2
 	assert.ErrorContains(t, r.checkGRH(l, &wc, grh), "from 10.0.0.2")
-	l.theirs.GID = verbs.GID{0: 0xfd, 15: 1}
-	copy(grh[8:24], l.theirs.GID[:])
+	l.remote.GID = verbs.GID{0: 0xfd, 15: 1}
+	copy(grh[8:24], l.remote.GID[:])
 	require.NoError(t, r.checkGRH(l, &wc, grh))
 	wc.Flags = 0
 	assert.ErrorContains(t, r.checkGRH(l, &wc, grh), "no GRH")

@@ -139,32 +139,32 @@ func (c *control) send(b []byte, what string) error {
 	return nil
 }
 
-// exchange sends ours and receives theirs, of the same length. The client sends first.
-func (c *control) exchange(ours, theirs []byte, what string) error {
+// exchange sends local and receives into remote, of the same length. The client sends first.
+func (c *control) exchange(local, remote []byte, what string) error {
 	if c.client {
-		if err := c.send(ours, what); err != nil {
+		if err := c.send(local, what); err != nil {
 			return err
 		}
-		return c.recv(theirs, what)
+		return c.recv(remote, what)
 	}
-	if err := c.recv(theirs, what); err != nil {
+	if err := c.recv(remote, what); err != nil {
 		return err
 	}
-	return c.send(ours, what)
+	return c.send(local, what)
 }
 
 // exchangeInt exchanges a number and returns the larger of both.
-func (c *control) exchangeInt(ours, most int, what string) (int, error) {
+func (c *control) exchangeInt(local, most int, what string) (int, error) {
 	var a, b [intSize]byte
-	binary.BigEndian.PutUint32(a[:], uint32(ours))
+	binary.BigEndian.PutUint32(a[:], uint32(local))
 	if err := c.exchange(a[:], b[:], what); err != nil {
 		return 0, err
 	}
-	theirs := binary.BigEndian.Uint32(b[:])
-	if theirs == 0 || theirs > uint32(most) {
-		return 0, fmt.Errorf("%s %d, want 1 to %d: %w", what, theirs, most, errMessage)
+	remote := binary.BigEndian.Uint32(b[:])
+	if remote == 0 || remote > uint32(most) {
+		return 0, fmt.Errorf("%s %d, want 1 to %d: %w", what, remote, most, errMessage)
 	}
-	return max(ours, int(theirs)), nil
+	return max(local, int(remote)), nil
 }
 
 // lingerTime is how long close waits for the end of the peer.

@@ -26,7 +26,7 @@ func (r *run) echoes() error {
 		for _, l := range r.lanes {
 			due := l.received
 			if r.plan.server != "" {
-				due++ // its first message answers none
+				due++ // its first message needs none of the peer
 			}
 			if r.sent < r.plan.iters && l.sent == l.posted && l.posted < due {
 				if err := r.echo(l); err != nil {
@@ -40,9 +40,9 @@ func (r *run) echoes() error {
 
 // echo sends the next message of a queue pair.
 func (r *run) echo(l *lane) error {
-	s := r.ours
-	if r.peerIsOurs {
-		s = r.theirs
+	s := r.local
+	if r.sameProgram {
+		s = r.remote
 	}
 	copy(r.out.Bytes()[r.scratch(l):], r.echoed(s, l, l.posted))
 	return r.post(l)
@@ -61,15 +61,15 @@ func (r *run) echoed(s stream, l *lane, k int) []byte {
 func (r *run) checkEcho(l *lane, k int, b []byte) error {
 	what := fmt.Sprintf("message %d of queue pair %d", k, l.index)
 	r.verified++
-	theirs := r.echoed(r.theirs, l, k)
+	remote := r.echoed(r.remote, l, k)
 	if r.plan.server == "" && r.received == 0 && len(b) > 0 {
-		r.peerIsOurs = string(b) == string(theirs)
+		r.sameProgram = string(b) == string(remote)
 	}
 	switch {
-	case r.plan.server != "" || r.peerIsOurs:
-		return compare(b, theirs, what)
+	case r.plan.server != "" || r.sameProgram:
+		return compare(b, remote, what)
 	case k > 0:
-		return compare(b, r.echoed(r.ours, l, k-1), what+", which repeats the last one to the peer")
+		return compare(b, r.echoed(r.local, l, k-1), what+", which repeats the last one to the peer")
 	default:
 		return r.checkFirst(l, b, what)
 	}
@@ -79,7 +79,7 @@ func (r *run) checkEcho(l *lane, k int, b []byte) error {
 // -c of the programs clears the first byte of each page. With a shared receive queue messages to
 // other queue pairs may have arrived in the buffer.
 func (r *run) checkFirst(l *lane, b []byte, what string) error {
-	sent := r.echoed(r.ours, l, 0)
+	sent := r.echoed(r.local, l, 0)
 	for i, c := range b {
 		ok := c == filled || c == 0 && i%pageSize == 0
 		if r.plan.srq {

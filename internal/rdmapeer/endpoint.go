@@ -27,9 +27,9 @@ const (
 type lane struct {
 	index  int
 	qp     verbs.QP
-	ours   address
-	theirs address
-	ah     verbs.AHID // of theirs, for datagrams
+	local  address
+	remote address
+	ah     verbs.AHID // of the peer, for datagrams
 
 	posted, sent, received int
 	// seen holds the first messages of a foreign peer, or the first results of its memory: later
@@ -57,7 +57,6 @@ type endpoint struct {
 	channel verbs.CompChannel // nil: polled
 	cq      verbs.CQ          // of sends and receives
 	srq     verbs.SRQ         // nil: each queue pair has its receives
-	ahs     []verbs.AH
 	lanes   []*lane
 	byQPN   map[verbs.QPN]*lane
 
@@ -188,11 +187,11 @@ func (e *endpoint) addLane(i int) error {
 		return err
 	}
 	l := &lane{index: i, qp: qp}
-	l.ours = address{LID: e.port.LID, OutReads: 1, QPN: qp.QPN(), PSN: randomPSN(), GID: e.gid}
+	l.local = address{LID: e.port.LID, OutReads: 1, QPN: qp.QPN(), PSN: randomPSN(), GID: e.gid}
 	if p.test.verb >= verbRead {
-		l.ours.OutReads = uint16(min(e.ctx.Attr().MaxQPRdAtomic, 255))
+		l.local.OutReads = uint16(min(e.ctx.Attr().MaxQPRdAtomic, 255))
 	}
-	e.lanes, e.byQPN[l.ours.QPN] = append(e.lanes, l), l
+	e.lanes, e.byQPN[l.local.QPN] = append(e.lanes, l), l
 	return nil
 }
 
@@ -227,12 +226,12 @@ func (e *endpoint) register(n int, access verbs.Access) (verbs.MR, error) {
 	return mr, nil
 }
 
-// connect moves a queue pair to RTS with the peer at l.theirs.
+// connect moves a queue pair to RTS with the peer at l.remote.
 func (e *endpoint) connect(l *lane) error {
-	if l.theirs.GID.Addr().Is4() != e.gid.Addr().Is4() {
-		return fmt.Errorf("the peer's GID is %v, this side's %v: choose GIDs of one IP version (-x, -addr)", l.theirs.GID.Addr(), e.gid.Addr())
+	if l.remote.GID.Addr().Is4() != e.gid.Addr().Is4() {
+		return fmt.Errorf("the peer's GID is %v, this side's %v: choose GIDs of one IP version (-x, -addr)", l.remote.GID.Addr(), e.gid.Addr())
 	}
-	av := verbs.AHAttr{DGID: l.theirs.GID, DLID: l.theirs.LID, SGIDIndex: e.sgid, Port: 1, HopLimit: 64}
+	av := verbs.AHAttr{DGID: l.remote.GID, DLID: l.remote.LID, SGIDIndex: e.sgid, Port: 1, HopLimit: 64}
 	if e.plan.typ == verbs.UD {
 		ah, err := e.pd.CreateAH(av)
 		if err != nil {
@@ -241,10 +240,10 @@ func (e *endpoint) connect(l *lane) error {
 		e.closes(ah.Close)
 		l.ah = ah.ID()
 	}
-	reads := uint8(min(int(l.theirs.OutReads), e.ctx.Attr().MaxQPInitRdAtomic, 255))
+	reads := uint8(min(int(l.remote.OutReads), e.ctx.Attr().MaxQPInitRdAtomic, 255))
 	a := verbs.QPAttr{
-		AV: av, PathMTU: e.mtu, DestQPN: l.theirs.QPN, RQPSN: l.theirs.PSN, SQPSN: l.ours.PSN,
-		MaxRdAtomic: max(reads, 1), MaxDestRdAtomic: uint8(max(l.ours.OutReads, 1)),
+		AV: av, PathMTU: e.mtu, DestQPN: l.remote.QPN, RQPSN: l.remote.PSN, SQPSN: l.local.PSN,
+		MaxRdAtomic: max(reads, 1), MaxDestRdAtomic: uint8(max(l.local.OutReads, 1)),
 		MinRNRTimer: 12, Timeout: e.plan.timeout, RetryCnt: 7, RNRRetry: 7,
 	}
 	var rtr, rts verbs.AttrMask

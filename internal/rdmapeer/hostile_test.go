@@ -99,17 +99,17 @@ func TestHostileClients(t *testing.T) {
 
 // TestFlood: what a peer sends ahead is bounded.
 func TestFlood(t *testing.T) {
-	ours, theirs := net.Pipe()
-	defer ours.Close()
-	c := newControl(ours, false, ucs.Now().Add(10*time.Second))
-	go io.CopyN(theirs, endless{}, 10*maxPending)
+	local, remote := net.Pipe()
+	defer local.Close()
+	c := newControl(local, false, ucs.Now().Add(10*time.Second))
+	go io.CopyN(remote, endless{}, 10*maxPending)
 	for c.ended() == nil {
 		require.NoError(t, c.wait())
 	}
 	assert.ErrorContains(t, c.ended(), "the protocol does not have")
 	assert.ErrorIs(t, c.ended(), errMessage)
 	assert.Less(t, len(c.pending), 2*maxPending)
-	theirs.Close()
+	remote.Close()
 }
 
 // endless is an endless sequence of zeros.

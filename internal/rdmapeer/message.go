@@ -140,32 +140,32 @@ func parsePingpong(b []byte) (a address, err error) {
 
 // Protocol versions of perftest.
 const (
-	ourVersion = "6.06"
-	oldestPeer = 5.70
+	announcedVersion = "6.06"
+	oldestPeer       = 5.70
 )
 
-// ourMark stands behind the NUL of the version, where perftest has zeros. It identifies another
+// versionMark stands behind the NUL of the version, where perftest has zeros. It identifies another
 // rdmapeer, which fills its buffers in the same way.
-const ourMark = "rdmapeer"
+const versionMark = "rdmapeer"
 
 // appendVersion appends the version that rdmapeer announces.
 func appendVersion(b []byte) []byte {
 	v := make([]byte, versionSize)
-	copy(v, ourVersion+"\x00"+ourMark)
+	copy(v, announcedVersion+"\x00"+versionMark)
 	return append(b, v...)
 }
 
 // parseVersion returns the version that a peer announces, and whether the peer is an rdmapeer.
-func parseVersion(b []byte) (version float64, ours bool, err error) {
+func parseVersion(b []byte) (version float64, same bool, err error) {
 	text, rest, found := strings.Cut(string(b), "\x00")
 	version, err = strconv.ParseFloat(text, 64)
 	if !found || err != nil || strings.Trim(text, "0123456789.") != "" {
-		return 0, false, fmt.Errorf("version %q, want one as %q: %w", text, ourVersion, errMessage)
+		return 0, false, fmt.Errorf("version %q, want one as %q: %w", text, announcedVersion, errMessage)
 	}
 	if version < oldestPeer {
 		return 0, false, fmt.Errorf("version %s, want %.2f or later: %w", text, oldestPeer, errMessage)
 	}
-	return version, strings.HasPrefix(rest, ourMark), nil
+	return version, strings.HasPrefix(rest, versionMark), nil
 }
 
 // appendMTU appends an MTU code.

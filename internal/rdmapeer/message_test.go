@@ -37,10 +37,10 @@ func TestGoldenMessages(t *testing.T) {
 	assert.Equal(t, pp, got)
 	assert.Equal(t, goldenPingpong, string(pp.appendPingpong(nil)))
 
-	v, ours, err := parseVersion([]byte(goldenVersion))
+	v, same, err := parseVersion([]byte(goldenVersion))
 	require.NoError(t, err)
 	assert.Equal(t, 6.06, v)
-	assert.False(t, ours)
+	assert.False(t, same)
 	assert.Equal(t, goldenVersion[:5], string(appendVersion(nil)[:5]), "as a C string")
 
 	m, err := parseMTU([]byte("5\x00"))
@@ -53,10 +53,10 @@ func TestGoldenMessages(t *testing.T) {
 func TestOurVersion(t *testing.T) {
 	b := appendVersion(nil)
 	require.Len(t, b, versionSize)
-	v, ours, err := parseVersion(b)
+	v, same, err := parseVersion(b)
 	require.NoError(t, err)
 	assert.Equal(t, 6.06, v)
-	assert.True(t, ours)
+	assert.True(t, same)
 }
 
 // TestTruncatedMessages: each message that is cut at any byte is refused.

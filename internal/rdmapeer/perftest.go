@@ -28,7 +28,7 @@ const (
 //	           1                                     not WRITE: 1
 //	"done"
 //
-// A 1 is an address that tells nothing new: both sides have come so far.
+// A 1 is an address without news: both sides have come so far.
 func (r *run) perftest() error {
 	if err := r.greet(); err != nil {
 		return err
@@ -63,7 +63,7 @@ func (r *run) greet() error {
 		return err
 	}
 	var err error
-	if _, r.peerIsOurs, err = parseVersion(version[:]); err != nil {
+	if _, r.sameProgram, err = parseVersion(version[:]); err != nil {
 		return err
 	}
 	if r.cycle, err = r.ctl.exchangeInt(r.cycle, maxCycle, "size of the cycle buffer"); err != nil {
@@ -92,15 +92,15 @@ func (r *run) allocate() (err error) {
 	p := r.plan
 	r.areaSize = max(p.size, r.cycle)
 	r.areaStride = (r.areaSize + 2*pageSize - 1) &^ (pageSize - 1)
-	ours, theirs := uint64(serverSeed), uint64(clientSeed)
+	local, remote := uint64(serverSeed), uint64(clientSeed)
 	if p.server != "" {
-		ours, theirs = theirs, ours
+		local, remote = clientSeed, serverSeed
 	}
-	r.ours, r.theirs = newStream(ours, r.areaSize), newStream(theirs, r.areaSize)
-	if r.out, err = r.register(len(r.ours)+p.qps*r.slotSize, 0); err != nil {
+	r.local, r.remote = newStream(local, r.areaSize), newStream(remote, r.areaSize)
+	if r.out, err = r.register(len(r.local)+p.qps*r.slotSize, 0); err != nil {
 		return err
 	}
-	copy(r.out.Bytes(), r.ours)
+	copy(r.out.Bytes(), r.local)
 	slots := r.rx
 	if p.test.verb >= verbRead {
 		slots = r.tx
@@ -115,7 +115,7 @@ func (r *run) allocate() (err error) {
 	for _, l := range r.lanes {
 		area := r.area.Bytes()[l.index*r.areaStride:][:r.areaStride]
 		r.fillArea(l, area)
-		l.ours.RKey, l.ours.VA = r.area.RKey(), r.area.Addr()+uint64(l.index*r.areaStride)
+		l.local.RKey, l.local.VA = r.area.RKey(), r.area.Addr()+uint64(l.index*r.areaStride)
 	}
 	return nil
 }
@@ -129,7 +129,7 @@ func (r *run) fillArea(l *lane, area []byte) {
 	case r.plan.test.verb == verbAtomic, r.counts():
 		clear(area[:r.areaSize])
 	case r.plan.test.verb != verbWrite:
-		copy(area, r.ours.message(l.index, 0, r.areaSize))
+		copy(area, r.local.message(l.index, 0, r.areaSize))
 	}
 }
 
@@ -146,7 +146,7 @@ func (r *run) introduce() error {
 		if err != nil {
 			return err
 		}
-		if l.theirs = a; a.OutReads == 0 && r.plan.test.verb >= verbRead {
+		if l.remote = a; a.OutReads == 0 && r.plan.test.verb >= verbRead {
 			return fmt.Errorf("out_reads 0: the peer executes no READs and atomics: %w", errMessage)
 		}
 		if err := r.connect(l); err != nil {
@@ -169,7 +169,7 @@ func (r *run) introduce() error {
 // exchangeKey exchanges addresses.
 func (r *run) exchangeKey(l *lane, what string) (address, error) {
 	var b [keySize]byte
-	if err := r.ctl.exchange(l.ours.appendKey(nil), b[:], what); err != nil {
+	if err := r.ctl.exchange(l.local.appendKey(nil), b[:], what); err != nil {
 		return address{}, err
 	}
 	a, err := parseKey(b[:])
@@ -240,7 +240,7 @@ func (r *run) writeLatency() error {
 				return err
 			}
 		}
-		copy(scratch, r.ours.message(l.index, k, r.plan.size))
+		copy(scratch, r.local.message(l.index, k, r.plan.size))
 		scratch[last] = count
 		if err := r.post(l); err != nil {
 			return err
@@ -267,8 +267,8 @@ func (r *run) awaitWrite(l *lane, k int, arrived func() bool) error {
 	r.received++
 	r.verified++
 	got, what := r.area.Bytes()[:r.plan.size-1], fmt.Sprintf("message %d", k)
-	if r.peerIsOurs {
-		return compare(got, r.theirs.message(l.index, k, len(got)), what)
+	if r.sameProgram {
+		return compare(got, r.remote.message(l.index, k, len(got)), what)
 	}
 	return compareAll(got, 0, what)
 }
@@ -313,7 +313,7 @@ func (r *run) part() error {
 	if err := r.checkArea(); err != nil {
 		return err
 	}
-	if r.counts() && !r.peerIsOurs {
+	if r.counts() && !r.sameProgram {
 		return r.ctl.close("")
 	}
 	return r.ctl.close(done)

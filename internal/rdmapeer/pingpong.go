@@ -48,11 +48,11 @@ func (r *run) allocatePingpong() (err error) {
 	if p.typ == verbs.UD && p.size > r.mtu.Bytes() && p.size > r.port.ActiveMTU.Bytes() {
 		return fmt.Errorf("-s %d: a datagram has up to %v bytes on this port", p.size, r.port.ActiveMTU)
 	}
-	r.theirs = newStream(clientSeed, p.size)
-	if r.ours = r.theirs; p.server == "" {
-		r.ours = newStream(serverSeed, p.size)
+	r.remote = newStream(clientSeed, p.size)
+	if r.local = r.remote; p.server == "" {
+		r.local = newStream(serverSeed, p.size)
 	}
-	if r.out, err = r.register(len(r.ours)+p.qps*r.slotSize, 0); err != nil {
+	if r.out, err = r.register(len(r.local)+p.qps*r.slotSize, 0); err != nil {
 		return err
 	}
 	r.slots, err = r.register(p.qps*r.rx*r.slotSize, verbs.LocalWrite)
@@ -66,29 +66,29 @@ func (r *run) exchangePingpong() error {
 	if r.plan.test.srq {
 		n = srqAddresses
 	}
-	var ours []byte
+	var local []byte
 	for i := range n {
 		a := address{}
 		if i < len(r.lanes) {
-			a = r.lanes[i].ours
+			a = r.lanes[i].local
 		}
-		ours = a.appendPingpong(ours)
+		local = a.appendPingpong(local)
 	}
-	theirs := make([]byte, len(ours))
+	remote := make([]byte, len(local))
 	if r.ctl.client {
-		if err := r.ctl.send(ours, "address"); err != nil {
+		if err := r.ctl.send(local, "address"); err != nil {
 			return err
 		}
 	}
-	if err := r.ctl.recv(theirs, "address"); err != nil {
+	if err := r.ctl.recv(remote, "address"); err != nil {
 		return err
 	}
 	for i, l := range r.lanes {
-		a, err := parsePingpong(theirs[i*pingpongSize:][:pingpongSize])
+		a, err := parsePingpong(remote[i*pingpongSize:][:pingpongSize])
 		if err != nil {
 			return fmt.Errorf("address of queue pair %d: %w", i, err)
 		}
-		l.theirs = a
+		l.remote = a
 		if err := r.connect(l); err != nil {
 			return err
 		}
@@ -96,7 +96,7 @@ func (r *run) exchangePingpong() error {
 	if r.ctl.client {
 		return r.ctl.send([]byte(done), "end")
 	}
-	if err := r.ctl.send(ours, "address"); err != nil {
+	if err := r.ctl.send(local, "address"); err != nil {
 		return err
 	}
 	var end [len(done)]byte

@@ -17,8 +17,8 @@ type run struct {
 	ctl      *control
 	deadline ucs.Time
 
-	ours, theirs  stream // of this side, of the peer
-	peerIsOurs    bool   // the peer is an rdmapeer, too
+	local, remote stream // of this side, of the peer
+	sameProgram   bool   // the peer is an rdmapeer, too
 	cycle, line   int    // bytes of perftest's buffer and of a cache line, agreed with the peer
 	areaSize      int    // bytes of the area of a queue pair that the peer may access
 	areaStride    int    // distance of the areas

@@ -71,7 +71,7 @@ func (r *run) fill() error {
 // post posts the next message of a queue pair. It is signaled.
 func (r *run) post(l *lane) error {
 	k, size := l.posted, r.plan.size
-	wr := verbs.SendWR{ID: uint64(k % r.tx), Op: r.plan.opcode(), Flags: verbs.SendSignaled, NumSG: 1, QPN: l.theirs.QPN, QKey: udQKey, AH: l.ah}
+	wr := verbs.SendWR{ID: uint64(k % r.tx), Op: r.plan.opcode(), Flags: verbs.SendSignaled, NumSG: 1, QPN: l.remote.QPN, QKey: udQKey, AH: l.ah}
 	switch r.plan.test.verb {
 	case verbRead, verbAtomic:
 		slot := l.index*r.tx + k%r.tx
@@ -86,7 +86,7 @@ func (r *run) post(l *lane) error {
 		wr.NumSG = 0
 	}
 	if r.plan.test.verb != verbSend {
-		wr.Remote, wr.RKey = l.theirs.VA+uint64(r.remoteOffset(k)), l.theirs.RKey
+		wr.Remote, wr.RKey = l.remote.VA+uint64(r.remoteOffset(k)), l.remote.RKey
 	}
 	if wr.Op == verbs.OpFetchAdd {
 		wr.Swap = 1
