@@ -5,6 +5,7 @@ package ibv
 import (
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,36 +13,35 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// deviceVar names the RDMA device that the tests use.
+// deviceVar lists the RDMA devices that the tests use.
 const deviceVar = "GOUCX_IBV_DEVICE"
 
-// liveDevice returns the device that the environment names. Without one the test is skipped: it
-// needs an RDMA device.
-func liveDevice(t testing.TB) (*Provider, verbs.DeviceInfo) {
+// liveDevices returns the names of one or two devices, which the environment lists. Without them the test
+// is skipped: it needs an RDMA device.
+func liveDevices(t testing.TB) []string {
 	t.Helper()
-	name := os.Getenv(deviceVar)
-	if name == "" {
+	names := os.Getenv(deviceVar)
+	if names == "" {
 		t.Skip("no RDMA device: " + deviceVar + " is not set")
 	}
+	return strings.Split(names, ",")
+}
+
+func openLive(t testing.TB, name string) verbs.Context {
+	t.Helper()
 	p := New(Config{})
 	infos, err := p.Devices()
 	require.NoError(t, err)
 	i := slices.IndexFunc(infos, func(d verbs.DeviceInfo) bool { return d.Name == name })
 	require.GreaterOrEqual(t, i, 0, "%s: no device %s among %v", deviceVar, name, infos)
-	return p, infos[i]
-}
-
-func openLive(t testing.TB) verbs.Context {
-	t.Helper()
-	p, info := liveDevice(t)
-	c, err := p.Open(info)
+	c, err := p.Open(infos[i])
 	require.NoError(t, err)
 	return c
 }
 
 // TestLiveMessage is the shortest program: two queue pairs of one device, a message.
 func TestLiveMessage(t *testing.T) {
-	d := openLive(t)
+	d := openLive(t, liveDevices(t)[0])
 
 	p, err := d.Port(1)
 	require.NoError(t, err)

@@ -259,7 +259,7 @@ func datagramOwnDevice(e *env) {
 // datagramForeignAH: address handles are of a domain.
 func datagramForeignAH(e *env) {
 	d, _ := e.datagrams(nil)
-	ah, err := e.sides[0].domain().CreateAH(e.sides[1].address())
+	ah, err := e.sides[0].domain().CreateAH(e.sides[0].address(e.sides[1]))
 	require.NoError(e, err)
 	e.closes("ah", ah.Close)
 	d.leadsNowhere(datagram(2, d.b, ah, d.am.sge(0, 20)))

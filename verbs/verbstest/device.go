@@ -95,7 +95,8 @@ func deviceBusy(e *env) {
 // deviceIndependent: numbers of one device mean nothing on the other.
 func deviceIndependent(e *env) {
 	d := e.rc(nil)
-	require.NotEqual(e, e.sides[0].address(), e.sides[1].address())
+	a, b := e.sides[0], e.sides[1]
+	require.NotEqual(e, a.address(a), a.address(b))
 	d.a.send(at(request(1, verbs.OpWrite, d.am.sge(0, 8)), d.am, 0)) // the own key, not the peer's
 	d.a.sentAs(1, verbs.WCRemAccessErr)
 }

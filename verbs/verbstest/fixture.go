@@ -58,6 +58,11 @@ type Fixture struct {
 	// Can are the abilities of the fabrics that Open makes.
 	Can    Needs
 	Traits Traits
+	// Deviations lists the cases that a device of another maker, or its kernel, does not pass; it
+	// stands in place of a column of matrix.txt. Each line is "case fails|n/a kernel reason".
+	Deviations string
+	// Kernel is the release of the running kernel, for Deviations.
+	Kernel string
 	// Open makes a fabric of its own for a case, whose needs it may rely on:
 	// without Packets no filter is set. What it opened beside the devices goes with
 	// t's cleanup.
@@ -149,7 +154,7 @@ var themes = []struct {
 // Run holds a device to the specification: every case as a subtest theme/case.
 // The outcomes must be those of the fixture's column in matrix.txt.
 func Run(t *testing.T, f Fixture) {
-	m := readMatrix(t)
+	m := f.matrix(t)
 	for _, th := range themes {
 		t.Run(th.name, func(t *testing.T) {
 			for _, c := range th.cases {

@@ -15,13 +15,17 @@ import (
 var matrixText string
 
 func readMatrix(t testing.TB) *suitetest.Matrix {
-	var names []string
+	m, err := suitetest.ParseMatrix(matrixText, caseNames())
+	require.NoError(t, err, "matrix.txt")
+	return m
+}
+
+// caseNames returns theme/case of all cases.
+func caseNames() (names []string) {
 	for _, th := range themes {
 		for _, c := range th.cases {
 			names = append(names, th.name+"/"+c.name)
 		}
 	}
-	m, err := suitetest.ParseMatrix(matrixText, names)
-	require.NoError(t, err, "matrix.txt")
-	return m
+	return names
 }

@@ -43,7 +43,7 @@ func objectDomainBusy(e *env) {
 		"srq": func(pd verbs.PD) (interface{ Close() error }, error) {
 			return pd.CreateSRQ(verbs.SRQAttr{MaxWR: 4, MaxSGE: 1})
 		},
-		"ah": func(pd verbs.PD) (interface{ Close() error }, error) { return pd.CreateAH(s.address()) },
+		"ah": func(pd verbs.PD) (interface{ Close() error }, error) { return pd.CreateAH(s.address(s)) },
 	} {
 		pd, err := s.AllocPD()
 		require.NoError(e, err)
@@ -204,13 +204,13 @@ func objectAH(e *env) {
 		"gid index": func(a *verbs.AHAttr) { a.SGIDIndex = s.port.GIDs },
 		"flow":      func(a *verbs.AHAttr) { a.FlowLabel = 1 << 20 },
 	} {
-		a := e.sides[1].address()
+		a := s.address(e.sides[1])
 		change(&a)
 		_, err := s.pd.CreateAH(a)
 		e.refused(err, name)
 	}
 	d := e.ud(nil)
-	ah, err := s.pd.CreateAH(e.sides[1].address())
+	ah, err := s.pd.CreateAH(s.address(e.sides[1]))
 	require.NoError(e, err)
 	d.b.receive(1, d.bm.sge(0, 100))
 	d.a.send(datagram(1, d.b, ah, d.am.sge(0, 8)))

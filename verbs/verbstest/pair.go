@@ -90,7 +90,7 @@ func (q *qp) attr(to verbs.QPState, peer *qp) (*verbs.QPAttr, verbs.AttrMask) {
 		RetryCnt: q.retry, RNRRetry: q.rnrRetry, MinRNRTimer: q.rnrWait, MaxRdAtomic: q.reads, MaxDestRdAtomic: q.serves,
 	}
 	if peer != nil {
-		a.AV, a.DestQPN, a.RQPSN = peer.side.address(), peer.QPN(), peer.psn
+		a.AV, a.DestQPN, a.RQPSN = q.side.address(peer.side), peer.QPN(), peer.psn
 		a.PeerFeatures = peer.side.port.PeerFeatures
 	}
 	masks := map[verbs.QPState]verbs.AttrMask{verbs.StateInit: initMaskRC, verbs.StateRTR: rtrMaskRC, verbs.StateRTS: rtsMaskRC}

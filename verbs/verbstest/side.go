@@ -28,8 +28,8 @@ func newSide(e *env, index int) *side {
 	var err error
 	s.port, err = s.Port(1)
 	require.NoError(e, err, "port 1")
-	s.gid, err = s.GID(1, 0)
-	require.NoError(e, err, "gid 0")
+	s.gid, err = s.GID(1, s.port.GIDIndex)
+	require.NoError(e, err, "gid %d", s.port.GIDIndex)
 	s.pd = s.domain()
 	s.idle = s.cq(16)
 	return s
@@ -152,15 +152,15 @@ func pattern(n int, seed byte) []byte {
 // ah addresses another side, or this one.
 func (s *side) ah(to *side) verbs.AH {
 	s.env.Helper()
-	ah, err := s.pd.CreateAH(to.address())
+	ah, err := s.pd.CreateAH(s.address(to))
 	require.NoError(s.env, err, "ah")
 	s.env.closes("ah", ah.Close)
 	return ah
 }
 
-// address is how others reach the side.
-func (s *side) address() verbs.AHAttr {
-	return verbs.AHAttr{DGID: s.gid, DLID: s.port.LID, Port: 1, HopLimit: 64, PeerFeatures: s.port.PeerFeatures}
+// address is how the side reaches another, or itself.
+func (s *side) address(to *side) verbs.AHAttr {
+	return verbs.AHAttr{DGID: to.gid, DLID: to.port.LID, SGIDIndex: s.port.GIDIndex, Port: 1, HopLimit: 64, PeerFeatures: to.port.PeerFeatures}
 }
 
 // refused wants err to be an invalid parameter.
