@@ -27,20 +27,48 @@ type script struct {
 // attack runs a server against a script and returns its error.
 func attack(t *testing.T, line string, s script) error {
 	t.Helper()
-	p := planOf(t, line)
+	p := s.plan(t, line)
 	p.port = 0
-	if s.stay {
-		p.limit = 300 * time.Millisecond
-	}
-	failed := make(chan error, 1)
 	port := make(chan int, 1)
-	go func() {
+	failed := inBackground(func() error {
 		_, err := execute(p, func(a net.Addr) { port <- a.(*net.TCPAddr).Port })
-		failed <- err
-	}()
+		return err
+	})
 	conn, err := net.Dial("tcp", net.JoinHostPort("localhost", strconv.Itoa(<-port)))
 	require.NoError(t, err)
 	defer conn.Close()
+	s.play(conn)
+	return outcome(t, failed)
+}
+
+// lure runs a client against a script and returns its error.
+func lure(t *testing.T, line string, s script) error {
+	t.Helper()
+	ln, err := net.Listen("tcp", "localhost:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	p := s.plan(t, line+" localhost")
+	p.port = ln.Addr().(*net.TCPAddr).Port
+	failed := inBackground(func() error { _, err := execute(p, nil); return err })
+	conn, err := ln.Accept()
+	require.NoError(t, err)
+	defer conn.Close()
+	s.play(conn)
+	return outcome(t, failed)
+}
+
+// plan returns the plan of the attacked side, whose limit is short if it is sure to pass.
+func (s script) plan(t *testing.T, line string) *plan {
+	t.Helper()
+	p := planOf(t, line)
+	if s.stay {
+		p.limit = 300 * time.Millisecond
+	}
+	return p
+}
+
+// play sends the messages and ignores what arrives.
+func (s script) play(conn net.Conn) {
 	for _, m := range s.messages {
 		if _, err := conn.Write([]byte(m)); err != nil {
 			break // it has noticed already
@@ -50,11 +78,22 @@ func attack(t *testing.T, line string, s script) error {
 		conn.(*net.TCPConn).CloseWrite()
 	}
 	go io.Copy(io.Discard, conn)
+}
+
+func inBackground(f func() error) chan error {
+	failed := make(chan error, 1)
+	go func() { failed <- f() }()
+	return failed
+}
+
+// outcome returns the error of the attacked side.
+func outcome(t *testing.T, failed chan error) error {
+	t.Helper()
 	select {
 	case err := <-failed:
 		return err
 	case <-time.After(20 * time.Second):
-		require.Fail(t, "the server hangs")
+		require.Fail(t, "it hangs")
 		return nil
 	}
 }
@@ -95,6 +134,23 @@ func TestHostileClients(t *testing.T) {
 	}
 	zeroReads := strings.Replace(good[4], ":0080:", ":0000:", 1)
 	assert.ErrorContains(t, attack(t, "-n 10 ib_read_bw", with(4, zeroReads)), "out_reads 0")
+}
+
+// TestHostileServers is TestHostileClients for the other role.
+func TestHostileServers(t *testing.T) {
+	names := []string{"version", "size of the cycle buffer", "size of a cache line", "MTU", "address of queue pair 0"}
+	for i, name := range names {
+		err := lure(t, "-n 10 ib_send_bw", script{messages: append(append([]string{}, good[:i]...), good[i][:1])})
+		assert.ErrorIs(t, err, errClosed, name)
+		assert.ErrorContains(t, err, name)
+		wrong := append(append([]string{}, good[:i]...), strings.Repeat("\xff", len(good[i])))
+		err = lure(t, "-n 10 ib_send_bw", script{messages: wrong})
+		assert.ErrorIs(t, err, errMessage, name)
+	}
+	assert.ErrorIs(t, lure(t, "-n 10 ib_send_bw", script{stay: true}), errLimit)
+	wrong := strings.Replace(goldenPingpong, "0000:", "000z:", 1)
+	assert.ErrorContains(t, lure(t, "-n 10 ibv_rc_pingpong", script{messages: []string{wrong}}), "LID")
+	assert.ErrorIs(t, lure(t, "-n 10 ibv_rc_pingpong", script{}), errClosed)
 }
 
 // TestFlood: what a peer sends ahead is bounded.
