@@ -2,6 +2,7 @@ package ucp
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/goucx/goucx/internal/race"
@@ -63,8 +64,8 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) (kept uint64) {
 		if d.ID != wire.Eager || d.Len != 8 {
 			break
 		}
-		i := int(w.matching.posted.FindOnly(d.Header))
-		if i == 0 || i >= len(w.slab.Slots) || i >= len(w.slab.Bufs) {
+		i := int(w.matching.posted.FindOnly(d.Header)) // 0 if none: that slot has no buffer
+		if i >= len(w.slab.Slots) || i >= len(w.slab.Bufs) {
 			break
 		}
 		s, p := request.As[recvOp](&w.slab.Slots[i]), w.slab.Bufs[i]
@@ -81,7 +82,7 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) (kept uint64) {
 	}
 	d := &ds[n]
 	h := w.am.fast[uint8(d.Header)]
-	if uint16(d.ID)|uint16(d.Flags)<<8 != uint16(wire.User) || d.Header>>8 != 0 || h == nil || n+1 < len(ds) {
+	if uint16(d.ID)|uint16(d.Flags)<<8 != uint16(wire.User) || d.Header > math.MaxUint8 || h == nil || n+1 < len(ds) {
 		return wi.handleBatch(mem, ds, n)
 	}
 	m := &w.am.m

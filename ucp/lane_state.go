@@ -63,8 +63,10 @@ type laneLife struct {
 	state    laneState
 	slow     slowReasons
 
-	refs      int // references of endpoints and remote keys
-	replyRefs int // references of rx connections that reply on it
+	refs int // references of endpoints and remote keys
+	// replyRefs counts the rx connections that reply on it. They do not keep the lane open after the program closed all
+	// endpoints to the peer. Otherwise two workers that replied to each other would keep their connection for ever.
+	replyRefs int
 	uses      int // reads of the peer's memory, memory exposed to the peer, and drains (request.DrainLane)
 	pending   int // operations on its pending queue
 }
@@ -114,13 +116,6 @@ func (l *laneLife) unretain() bool {
 	l.refs = max(l.refs-1, 0)
 	return l.refs == 0
 }
-
-// retainReply and unretainReply count the rx connections that reply on the lane. They do
-// not keep the lane open after the program closed all endpoints to the peer. Otherwise two
-// workers that replied to each other would keep their connection for ever.
-func (l *laneLife) retainReply() { l.replyRefs++ }
-
-func (l *laneLife) unretainReply() { l.replyRefs-- }
 
 // use keeps the lane open for work in progress until unuse. The lane then may have to close:
 // see closeIfDrained.

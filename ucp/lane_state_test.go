@@ -137,10 +137,8 @@ func TestLaneReferences(t *testing.T) {
 	assert.False(t, l.unretain())
 	assert.True(t, l.unretain())
 	assert.True(t, l.unretain(), "the count does not become negative")
-	l.retainReply()
 	l.use()
-	assert.Equal(t, laneLife{replyRefs: 1, uses: 1}, l)
-	l.unretainReply()
+	assert.Equal(t, laneLife{uses: 1}, l)
 	l.unuse()
 	assert.Zero(t, l)
 }

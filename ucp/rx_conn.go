@@ -115,7 +115,7 @@ func (rx *rxConn) openReplyLane() uint32 {
 	}
 	l := &w.lanes[lane]
 	l.unretain()
-	l.retainReply()
+	l.replyRefs++
 	rx.replyLane = lane
 	return lane
 }
@@ -173,7 +173,7 @@ func (rx *rxConn) releaseReplyLane() {
 // lane, or leaves it draining while reads of memory are in progress.
 func (w *thread) releaseReplyRef(lane uint32) {
 	l := &w.lanes[lane]
-	l.unretainReply()
+	l.replyRefs--
 	switch {
 	case l.refs > 0 || l.replyRefs > 0:
 	case l.uses == 0:

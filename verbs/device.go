@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"net/netip"
+	"time"
 
 	"github.com/goucx/goucx/ucs/stats"
 )
@@ -38,9 +39,17 @@ type DeviceAttr struct {
 	// QPAttr.MaxRdAtomic.
 	MaxQPRdAtomic, MaxQPInitRdAtomic int
 	MaxInline                        int
-	MaxMessage                       uint32
-	Atomic                           AtomicCap
-	Ports                            int
+	// MaxMW is the most memory windows, 0: there are none.
+	MaxMW int
+	// MaxMcastGroups is the most multicast groups that queue pairs of the device are attached to,
+	// MaxMcastAttach the most queue pairs of one group; 0: there is no multicast.
+	MaxMcastGroups, MaxMcastAttach int
+	// MaxCQModCount and MaxCQModPeriod limit the event moderation of a CQ; 0: there is none.
+	MaxCQModCount  int
+	MaxCQModPeriod time.Duration
+	MaxMessage     uint32
+	Atomic         AtomicCap
+	Ports          int
 	// SRQResize: SRQ.Resize is supported.
 	SRQResize bool
 	// AckMeansPlaced: an acknowledged write is visible to the peer's CPU.
@@ -51,8 +60,8 @@ type DeviceAttr struct {
 type PortAttr struct {
 	State             PortState
 	MaxMTU, ActiveMTU MTU
-	// LongMTU is the largest path MTU of a connected queue pair to a port with the same
-	// LongMTU, if that is larger than ActiveMTU; else 0.
+	// LongMTU is the largest path MTU of an RC queue pair to a port with the same LongMTU,
+	// if that is larger than ActiveMTU; else 0.
 	LongMTU     MTU
 	GIDs, PKeys int
 	// LID is the UDP port of a soft device; 0 means 4791. A RoCE port of another device has
@@ -71,7 +80,7 @@ type PortAttr struct {
 	TrafficClass, SL uint8
 }
 
-// PathMTU returns the largest path MTU of a connected queue pair. For two ports it is
+// PathMTU returns the largest path MTU of an RC queue pair. For two ports it is
 // the smaller of both results.
 func (a *PortAttr) PathMTU() MTU { return max(a.ActiveMTU, a.LongMTU) }
 

@@ -38,6 +38,17 @@ var machine = map[QPType]map[[2]QPState][2]string{
 		{StateSQD, StateSQD}: {"", "ACCESS_FLAGS|PKEY_INDEX|PORT|AV|TIMEOUT|RETRY_CNT|RNR_RETRY|MAX_QP_RD_ATOMIC|" +
 			"MIN_RNR_TIMER|MAX_DEST_RD_ATOMIC|PATH_MIG_STATE"},
 	},
+	UC: {
+		{StateReset, StateInit}: {"ACCESS_FLAGS|PKEY_INDEX|PORT", ""},
+		{StateInit, StateInit}:  {"", "ACCESS_FLAGS|PKEY_INDEX|PORT"},
+		{StateInit, StateRTR}:   {"AV|PATH_MTU|RQ_PSN|DEST_QPN", "ACCESS_FLAGS|PKEY_INDEX|PEER_FEATURES"},
+		{StateRTR, StateRTS}:    {"SQ_PSN", "CUR_STATE|ACCESS_FLAGS|PATH_MIG_STATE"},
+		{StateRTS, StateRTS}:    {"", "CUR_STATE|ACCESS_FLAGS|PATH_MIG_STATE"},
+		{StateRTS, StateSQD}:    {"", "EN_SQD_ASYNC_NOTIFY"},
+		{StateSQD, StateRTS}:    {"", "CUR_STATE|ACCESS_FLAGS|PATH_MIG_STATE"},
+		{StateSQD, StateSQD}:    {"", "ACCESS_FLAGS|PKEY_INDEX|AV|PATH_MIG_STATE"},
+		{StateSQE, StateRTS}:    {"", "CUR_STATE|ACCESS_FLAGS"},
+	},
 	UD: {
 		{StateReset, StateInit}: {"PKEY_INDEX|PORT|QKEY", ""},
 		{StateInit, StateInit}:  {"", "PKEY_INDEX|PORT|QKEY"},
@@ -54,7 +65,7 @@ var machine = map[QPType]map[[2]QPState][2]string{
 // TestModifyCells goes through every pair of states, and in each through every
 // attribute: missing where it is required, given where it is not allowed.
 func TestModifyCells(t *testing.T) {
-	for _, typ := range []QPType{RC, UD} {
+	for _, typ := range []QPType{RC, UC, UD} {
 		for from := range numQPStates {
 			for to := range numQPStates {
 				cell, ok := machine[typ][[2]QPState{from, to}]

@@ -14,7 +14,7 @@ type QPCaps struct {
 
 // QPConfig configures a queue pair.
 type QPConfig struct {
-	// Type is RC or UD.
+	// Type is RC, UC or UD.
 	Type QPType
 	// SendCQ and RecvCQ receive the completions. Both are required and may be the same.
 	SendCQ, RecvCQ CQ

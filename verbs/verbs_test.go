@@ -165,7 +165,7 @@ func TestAbilitiesLacking(t *testing.T) {
 	_, err := AllocMW(nil, MWType2)
 	for name, err := range map[string]error{
 		"window": err, "reregister": Reregister(nil, nil, nil, MRConfig{}), "attach": AttachMulticast(nil, GID{}),
-		"detach": DetachMulticast(nil, GID{}), "moderate": Moderate(nil, 1, time.Second),
+		"detach": DetachMulticast(nil, GID{}), "bind": BindWindow(nil, 1, 0, nil, MWBind{}), "moderate": Moderate(nil, 1, time.Second),
 	} {
 		assert.ErrorIs(t, err, ucs.ErrUnsupported, name)
 	}

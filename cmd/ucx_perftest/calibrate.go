@@ -21,6 +21,7 @@ import (
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/perf/rte"
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/transports/shm"
 	"github.com/goucx/goucx/ucs/platform"
 )
 
@@ -252,6 +253,9 @@ func thresholds(set *config.Set) (ns []int64) {
 		}
 		if n, err := parseLength(v.Text); err == nil {
 			ns = append(ns, n)
+		} else if v.Text == "auto" && v.Name == threshHeap {
+			n, _ := shm.FetchThresh(set)
+			ns = append(ns, int64(n))
 		} else if v.Text == "auto" {
 			ns = append(ns, 64<<10)
 		}

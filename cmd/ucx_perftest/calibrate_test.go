@@ -26,7 +26,7 @@ func TestCalibrate(t *testing.T) {
 		`\ntag_lat, heap memory: microseconds\n     bytes     eager      ring       cma     cma-1   default  default/best\n      1024` + strings.Repeat(number, 5) + `  \d+\.\d\d [a-z1-]+( <)?\n     65536` + strings.Repeat(number, 5) + "  ",
 		`\ntag_lat, host memory: microseconds\n     bytes     eager      ring       cma     cma-1    mapped  mapped-1   default  default/best\n      1024` + strings.Repeat(number, 7) + "  ",
 		`\nShortest length .*\n    tag_lat, heap memory     (1024|65536|none of these)\n    tag_lat, host memory     (1024|65536|none of these)\n`,
-		`\n    UCX_SHM_FETCH_THRESH           (1K|64K|inf) +\d+\.\d\d   now 6K \(default\)\n    UCX_SHM_FETCH_MAPPED_THRESH    (1K|64K|inf) +\d+\.\d\d   now 2K \(default\)\n`,
+		`\n    UCX_SHM_FETCH_THRESH           (1K|64K|inf) +\d+\.\d\d   now auto \(default\)\n    UCX_SHM_FETCH_MAPPED_THRESH    (1K|64K|inf) +\d+\.\d\d   now 2K \(default\)\n`,
 		`\nThe default is more than 10 % behind the best fixed setting at\n    (none of these|tag_lat, )`,
 	} {
 		assert.Regexp(t, want, out)

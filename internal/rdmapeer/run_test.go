@@ -13,6 +13,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goucx/goucx/verbs"
 )
 
 // asCommand in the environment makes the test binary the command.
@@ -97,6 +99,10 @@ func TestRuns(t *testing.T) {
 		"-n 100 -q 4 -b -use-srq ib_send_bw",
 		"-n 100 -s 1024 -c UD -t 16 ib_send_bw",
 		"-n 3 -s 4194304 ib_send_bw",
+		"-n 50 ibv_uc_pingpong",
+		"-n 50 -c UC -s 5000 -m 1024 ib_send_lat",
+		"-n 50 -c UC -s 5000 -t 4 ib_write_bw",
+		"-n 50 -c UC -s 500 ib_write_lat",
 		"-n 100 ib_write_lat",
 		"-n 300 -s 777 -m 256 ib_write_lat",
 		"-n 200 -q 4 -b ib_write_bw",
@@ -125,10 +131,10 @@ func longRuns() (lines []string) {
 		te := &tests[i]
 		for _, size := range []int{0, 1, 8, 64, 777, 1024, 2048, 2049, 65536, 1 << 20, 4 << 20} {
 			for _, m := range []int{256, 1024, 4096} {
-				for _, more := range []string{"", "-b -q 4", "-e", "-use-srq", "-I 64", "-c UD"} {
+				for _, more := range []string{"", "-b -q 4", "-e", "-use-srq", "-I 64", "-c UD", "-c UC -t 4"} {
 					line := fmt.Sprintf("-n %d -s %d -m %d %s %s", max(3, min(200, 4<<20/(size+1))), size, m, more, te.name)
 					p, err := parse(strings.Fields(line), io.Discard)
-					if err == nil && !(p.typ == 4 && size > m) && p.typ != 3 {
+					if err == nil && !(p.typ == verbs.UD && size > m) {
 						lines = append(lines, line)
 					}
 				}

@@ -1,10 +1,6 @@
 package self
 
-import (
-	"math/bits"
-
-	"github.com/goucx/goucx/config"
-)
+import "github.com/goucx/goucx/config"
 
 var (
 	segSize = config.New("SELF_SEG_SIZE", "8k", config.Size(64, 1<<20), "bytes",
@@ -24,12 +20,3 @@ type sizes struct {
 
 // queueSegments is the number of messages of maximum length that a queue holds.
 const queueSegments = 4
-
-func sizesOf(s *config.Set) sizes {
-	seg := int(segSize.Get(s))
-	return sizes{
-		seg:    seg,
-		cells:  1 << bits.Len(uint(fifoSize.Get(s)-1)),
-		memory: queueSegments * align(seg+maxHeader),
-	}
-}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 
 	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/ucs"
@@ -45,7 +46,12 @@ func openIface(d *domain, c uct.IfaceConfig) (*iface, error) {
 	if c.Settings == nil {
 		c.Settings = d.settings
 	}
-	i := &iface{handler: c.Handler, dom: d, size: sizesOf(c.Settings), threads: max(c.Threads, 1)}
+	seg := int(segSize.Get(c.Settings))
+	i := &iface{handler: c.Handler, dom: d, threads: max(c.Threads, 1), size: sizes{
+		seg:    seg,
+		cells:  1 << bits.Len(uint(fifoSize.Get(c.Settings)-1)),
+		memory: queueSegments * align(seg+maxHeader),
+	}}
 	if _, err := rand.Read(i.address[:]); err != nil {
 		return nil, err
 	}
@@ -152,7 +158,9 @@ func (i *iface) Close() error {
 		e.pend = pending.Queue{}
 	}
 	i.eps, i.closing = nil, nil
-	i.dom.ifaceClosed()
+	i.dom.mu.Lock()
+	i.dom.ifaces--
+	i.dom.mu.Unlock()
 	if i.event == nil {
 		return nil
 	}

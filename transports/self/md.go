@@ -94,12 +94,6 @@ func (d *domain) OpenIface(info uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, er
 	return i, nil
 }
 
-func (d *domain) ifaceClosed() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.ifaces--
-}
-
 // Close: see uct.Domain. Idempotent.
 func (d *domain) Close() error {
 	d.mu.Lock()

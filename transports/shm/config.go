@@ -37,8 +37,8 @@ var (
 		"How a receiver copies a message that it fetches. auto: from a mapping of memory of Context.Allocate, by system calls from other memory. mapped: by the former alone. cma: by system calls alone, as process_vm_readv. none: no message is fetched; its data takes two copies, through the ring.")
 	cooperativeCopy = config.New("SHM_COOPERATIVE_COPY", "y", config.Bool(), "",
 		"The sender of a message that is fetched copies some of its pieces of 32k while it polls. n: the receiver copies all, for comparison.")
-	fetchThresh = config.New("SHM_FETCH_THRESH", "6k", config.Size(1<<10, config.Inf), "bytes",
-		"Longest message that is sent through the ring; the receiver fetches a longer one. An active message that fits into one piece of the ring is not fetched. It counts where UCX_RNDV_THRESH is auto. ucx_perftest --calibrate shm measures it.")
+	fetchThresh = config.New("SHM_FETCH_THRESH", "auto", config.OrAuto(config.Size(1<<10, config.Inf)), "bytes",
+		"Longest message that is sent through the ring; the receiver fetches a longer one. An active message that fits into one piece of the ring is not fetched. It counts where UCX_RNDV_THRESH is auto. auto: 4k to 32k, by the time of a system call that copies (6k for 0.65 us). ucx_perftest --calibrate shm measures what is best.")
 	fetchMappedThresh = config.New("SHM_FETCH_MAPPED_THRESH", "2k", config.Size(1<<10, config.Inf), "bytes",
 		"The same of a message in memory of Context.Allocate, where it is less than UCX_SHM_FETCH_THRESH.")
 )

@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"fmt"
 	"math"
 	"sync"
 
@@ -24,6 +25,22 @@ const (
 // peer is known after the first one.
 var tryCopy = sync.OnceValues(platform.TryCopy)
 
+// copyCost is the time of a copy by system call beside its bytes: 0.65 us on one kind of machine, 2 us on another.
+var copyCost = sync.OnceValue(platform.CopyCost)
+
+// FetchThresh returns the longest message from memory of the program that is sent through the ring, in bytes, and the
+// setting UCX_SHM_FETCH_THRESH that says so. A message through the ring takes 0.1 us longer for each KiB than one that is
+// fetched (ucx_perftest --calibrate shm, on two kinds of machines), so with auto it is 9.5 bytes for each ns of copyCost, in whole KiB.
+func FetchThresh(set *config.Set) (config.Bytes, string) {
+	v := fetchThresh.Get(set)
+	if !v.Auto {
+		return v.Value, settingText(set, fetchThresh.Name(), v.Value)
+	}
+	cost := copyCost()
+	n := config.Bytes(min(max(float64(cost)*9.5/1024, 4), 32)) << 10
+	return n, fmt.Sprintf("%s: %v, since a copy by system call takes %.2f us", settingText(set, fetchThresh.Name(), "auto"), n, cost.Seconds()*1e6)
+}
+
 // copiesOf returns what the settings and the system permit.
 func copiesOf(set *config.Set) (c copyWays, a uct.FetchAttr) {
 	const ring, both = "through the ring, copied by the sender and by the receiver", ", and by the sender too while it polls"
@@ -37,13 +54,13 @@ func copiesOf(set *config.Set) (c copyWays, a uct.FetchAttr) {
 	if cooperativeCopy.Get(set) {
 		c, by = copiesByBoth, both
 	}
-	from := func(f *uct.Fetch, thresh *config.Row[config.Bytes], how, reason string) {
-		f.Way, f.Reason = how, reason
-		n := thresh.Get(set)
-		if f.Setting = settingText(set, thresh.Name(), n); n < math.MaxInt {
-			f.From = int(n) + 1
+	from := func(f *uct.Fetch, thresh config.Bytes, setting, how, reason string) {
+		f.Way, f.Reason, f.Setting = how, reason, setting
+		if thresh < math.MaxInt {
+			f.From = int(thresh) + 1
 		}
 	}
+	heapThresh, heapSetting := FetchThresh(set)
 	if way != "mapped" {
 		read, write := tryCopy()
 		switch {
@@ -51,10 +68,10 @@ func copiesOf(set *config.Set) (c copyWays, a uct.FetchAttr) {
 			a.Heap.Reason = read.Error()
 		case write != nil:
 			c |= copiesByRead
-			from(&a.Heap, fetchThresh, "copied by the receiver with process_vm_readv", "its sender can copy nothing: "+write.Error())
+			from(&a.Heap, heapThresh, heapSetting, "copied by the receiver with process_vm_readv", "its sender can copy nothing: "+write.Error())
 		default:
 			c |= copiesByRead | copiesByWrite
-			from(&a.Heap, fetchThresh, "copied by the receiver with process_vm_readv"+by, "the system permits it, and "+setting)
+			from(&a.Heap, heapThresh, heapSetting, "copied by the receiver with process_vm_readv"+by, "the system permits it, and "+setting)
 		}
 		if read == nil && platform.OwnPIDNamespace() {
 			a.Heap.Reason += "; to a peer outside of this process's pid namespace it goes through the ring"
@@ -63,7 +80,8 @@ func copiesOf(set *config.Set) (c copyWays, a uct.FetchAttr) {
 	}
 	if way != "cma" {
 		c |= copiesByMapping
-		from(&a.Allocated, fetchMappedThresh, "copied by the receiver from its mapping of the memory"+by, setting)
+		n := fetchMappedThresh.Get(set)
+		from(&a.Allocated, n, settingText(set, fetchMappedThresh.Name(), n), "copied by the receiver from its mapping of the memory"+by, setting)
 	}
 	if c == copiesByBoth {
 		c = 0 // no side can copy

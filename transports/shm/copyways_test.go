@@ -5,18 +5,21 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
 
 // TestCopyWays: what the settings and the system permit, and what is said about it.
 func TestCopyWays(t *testing.T) {
-	old := tryCopy
-	t.Cleanup(func() { tryCopy = old })
+	old, oldCost := tryCopy, copyCost
+	t.Cleanup(func() { tryCopy, copyCost = old, oldCost })
+	copyCost = func() time.Duration { return 650 * time.Nanosecond }
 	forbidden := errors.New("the system forbids it")
 	const (
 		ring = "through the ring, copied by the sender and by the receiver"
@@ -58,6 +61,24 @@ func TestCopyWays(t *testing.T) {
 		name, _, _ := strings.Cut(bad, "=")
 		_, err := loaded(bad)
 		require.ErrorContains(t, err, name)
+	}
+}
+
+// TestFetchThresh: auto follows the time of a copy by system call.
+func TestFetchThresh(t *testing.T) {
+	old := copyCost
+	t.Cleanup(func() { copyCost = old })
+	for cost, want := range map[time.Duration]config.Bytes{0: 4 << 10, 650: 6 << 10, 1900: 17 << 10, 1e6: 32 << 10} {
+		copyCost = func() time.Duration { return cost }
+		set, err := loaded()
+		require.NoError(t, err)
+		n, why := FetchThresh(set)
+		assert.Equal(t, want, n, "%v", cost)
+		assert.Contains(t, why, "UCX_SHM_FETCH_THRESH=auto (default): "+want.String()+", since a copy by system call takes")
+		set, err = loaded("UCX_SHM_FETCH_THRESH=5000")
+		require.NoError(t, err)
+		n, _ = FetchThresh(set)
+		assert.Equal(t, config.Bytes(5000), n)
 	}
 }
 

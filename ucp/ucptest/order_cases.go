@@ -37,8 +37,8 @@ var smallQueues = []string{
 const (
 	// defaultRndv is what UCX_RNDV_THRESH=auto means where peers do not fetch messages.
 	defaultRndv = 64 << 10
-	// fetchThresh is the default of UCX_SHM_FETCH_THRESH: longer tag messages are announced over shm.
-	fetchThresh = 6 << 10
+	// fetchThresh is the least that UCX_SHM_FETCH_THRESH=auto means: longer tag messages may be announced over shm.
+	fetchThresh = 4 << 10
 )
 
 // settings are those of a case.

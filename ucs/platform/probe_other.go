@@ -5,6 +5,7 @@ package platform
 import (
 	"fmt"
 	"runtime"
+	"time"
 
 	"github.com/goucx/goucx/ucs"
 )
@@ -30,6 +31,9 @@ func TryCopy() (read, write error) {
 	err := fmt.Errorf("not used on %s: %w", runtime.GOOS, ucs.ErrUnsupported)
 	return err, err
 }
+
+// CopyCost returns 0.
+func CopyCost() time.Duration { return 0 }
 
 // OwnPIDNamespace returns false.
 func OwnPIDNamespace() bool { return false }

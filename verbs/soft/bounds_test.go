@@ -72,7 +72,7 @@ func (e *end) another() *end {
 	o := *e
 	var err error
 	o.qp, err = e.pd.CreateQP(verbs.QPConfig{
-		Type: verbs.RC, SendCQ: e.cq, RecvCQ: e.cq,
+		Type: e.typ, SendCQ: e.cq, RecvCQ: e.cq,
 		Caps: verbs.QPCaps{MaxSend: 256, MaxRecv: 256, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 64},
 	})
 	require.NoError(e.t, err)

@@ -276,10 +276,19 @@ func (q *qp) completeFailed() {
 // failSend completes the oldest work request with status and moves the queue pair to
 // the error state, which flushes all others. The program sees one error, at the work
 // request that caused it or at the oldest that depends on it.
+//
+// An unreliable connection that sends moves to state SQE instead: its receives go on.
 func (q *qp) failSend(status verbs.WCStatus) {
 	r := &q.req
 	if r.head != q.sq.end() {
-		q.completeSend(q.sq.at(r.head), status)
+		w := q.sq.at(r.head)
+		r.psn = w.psn.Add(int(w.numPSNs))
+		q.completeSend(w, status)
+	}
+	if q.typ == verbs.UC && q.loadState() == verbs.StateRTS {
+		q.setState(qpSQE)
+		q.flushSends()
+		return
 	}
 	q.enterErr()
 }
@@ -292,17 +301,22 @@ var sendWCOps = [...]verbs.WCOpcode{
 }
 
 // completeSend completes the oldest work request. It posts a completion if the work request
-// is signaled or has failed. The store to sq.head hands its slot back to the posters. It
-// comes last, because a poster may overwrite the work request at once.
+// is signaled or has failed. The store to sq.head hands its slot back to the posters, of
+// which one may overwrite the work request at once. It comes before the completion: a
+// program that has polled the completion may use the slot.
 func (q *qp) completeSend(w *wqe, status verbs.WCStatus) {
 	r := &q.req
-	if status != verbs.WCSuccess || (w.flags|q.alwaysFlags)&verbs.SendSignaled != 0 {
-		c := verbs.WC{ID: w.id, Status: status, Op: sendWCOps[w.op&15], Len: w.n, QPN: q.num}
-		q.postCQE(q.sendCQ, &c, false)
-		q.count(cntCQEs, 1)
+	var c verbs.WC
+	posts := status != verbs.WCSuccess || (w.flags|q.alwaysFlags)&verbs.SendSignaled != 0
+	if posts {
+		c = verbs.WC{ID: w.id, Status: status, Op: sendWCOps[w.op&15], Len: w.n, QPN: q.num}
 	}
 	r.head++
 	cpu.StoreRelease32(&q.sq.head, r.head)
+	if posts {
+		q.postCQE(q.sendCQ, &c, false)
+		q.count(cntCQEs, 1)
+	}
 }
 
 // flushSends completes all queued work requests with WCFlushErr and resets the
@@ -310,7 +324,9 @@ func (q *qp) completeSend(w *wqe, status verbs.WCStatus) {
 func (q *qp) flushSends() {
 	r := &q.req
 	for r.head != q.sq.end() {
-		q.completeSend(q.sq.at(r.head), verbs.WCFlushErr)
+		w := q.sq.at(r.head)
+		r.psn = w.psn.Add(int(w.numPSNs)) // for the next one: the queue pair of state SQE sends again
+		q.completeSend(w, verbs.WCFlushErr)
 	}
 	r.tx, r.sent, r.failed, r.rdAtomic = r.head, 0, false, 0
 	r.una, r.sndMax, r.rerequested, r.lastProgress, r.rnrWait = r.psn, r.psn, r.psn, 0, 0

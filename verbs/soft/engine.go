@@ -251,6 +251,12 @@ func (q *qp) handlePacket(p *packet, now ucs.Time) {
 			q.receiveDatagram(p, info)
 			return
 		}
+	case wire.KindUnreliable:
+		if q.typ == verbs.UC {
+			p.Opcode -= wire.UC
+			q.handleUnreliable(p, now)
+			return
+		}
 	case wire.KindAck, wire.KindReadResponse:
 		if q.typ == verbs.RC {
 			r := &q.req
@@ -308,8 +314,11 @@ func (q *qp) transmit() {
 	if more {
 		q.d.markDirty(q)
 	}
-	if q.typ == verbs.UD {
-		if !more {
+	if q.typ != verbs.RC {
+		switch {
+		case q.typ == verbs.UC:
+			q.unreliableSent()
+		case !more:
 			q.datagramsSent()
 		}
 		return

@@ -133,7 +133,7 @@ func (l *fabricLink) handlePacket(from netip.AddrPort, b []byte, now ucs.Time) {
 	q.acquire()
 	q.markMemoryUser()
 	switch {
-	case q.typ == verbs.RC && q.route.fabric.addr != from && !(q.route.foreign && q.route.fabric.addr.Addr() == from.Addr()):
+	case q.typ != verbs.UD && q.route.fabric.addr != from && !(q.route.foreign && q.route.fabric.addr.Addr() == from.Addr()):
 		q.count(cntDroppedSource, 1)
 	case id != 0 && !q.foreign():
 		q.count(cntDroppedICRC, 1)

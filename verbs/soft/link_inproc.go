@@ -90,7 +90,7 @@ func (l inprocLink) close() error {
 // pending acknowledgement is piggybacked on a request, if one is sent now.
 func (l inprocLink) send(q *qp, _ ucs.Time) bool {
 	p := &q.txPacket
-	if q.typ == verbs.UD {
+	if q.typ != verbs.RC {
 		for to := q.nextWithRoute(p); to != nil; to = q.nextWithRoute(p) {
 			if !l.sendOne(to, p, 0) {
 				q.count(cntDroppedInbox, 1)
@@ -197,7 +197,7 @@ func (d *device) drain(now ucs.Time) int {
 		switch {
 		case q == nil:
 			d.counts.add(cntDroppedQPN, 1)
-		case q.typ == verbs.RC && (q.route.peer == nil || q.route.peer.index != c.from):
+		case q.typ != verbs.UD && (q.route.peer == nil || q.route.peer.index != c.from):
 			d.counts.add(cntDroppedSource, 1)
 		case !q.handleFastCell(c, now):
 			d.handleCell(q, c, now)

@@ -29,10 +29,14 @@ func (l udpLink) resolve(a *verbs.AHAttr) (r route, err error) {
 }
 
 func (l udpLink) send(q *qp, now ucs.Time) bool {
-	if q.typ == verbs.UD {
+	switch q.typ {
+	case verbs.UD:
 		return q.sendDatagrams()
+	case verbs.UC:
+		return q.sendUDP()
+	default:
+		return q.delaySend(now) || q.sendUDP()
 	}
-	return q.delaySend(now) || q.sendUDP()
 }
 
 func (l udpLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
@@ -376,7 +380,7 @@ func (q *qp) handleDeferred() {
 
 // handleUDPPacket checks and processes packet i of g.
 func (q *qp) handleUDPPacket(p *packet, g *udp.Datagram, i int, now ucs.Time) {
-	if q.typ == verbs.RC && !q.route.udp.Matches(g) {
+	if q.typ != verbs.UD && !q.route.udp.Matches(g) {
 		q.count(cntDroppedSource, 1)
 		return
 	}

@@ -55,7 +55,7 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	s.maxSaved, s.minTimer = uint32(a.MaxDestRdAtomic), a.MinRNRTimer
 	r.maxRdAtomic, r.retryCnt, r.rnrRetry = a.MaxRdAtomic, a.RetryCnt, a.RNRRetry
 	r.timeout = timeoutOf(a.Timeout)
-	r.probe.enabled = a.PeerFeatures&verbs.PeerProbe != 0
+	r.probe.enabled = a.PeerFeatures&verbs.PeerProbe != 0 && q.typ == verbs.RC
 	if mask&verbs.AttrPathMTU != 0 {
 		q.mtu = a.PathMTU.Bytes()
 	}
@@ -88,13 +88,17 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	d := q.d
 	var errs []error
+	longest := d.conf.MTU
+	if q.typ == verbs.UC {
+		longest = d.activeMTU()
+	}
 	for _, c := range []struct {
 		attr       verbs.AttrMask
 		got, limit int
 	}{
 		{verbs.AttrPort, int(a.Port), d.attr.Ports},
 		{verbs.AttrPKeyIndex, int(a.PKeyIndex), 0},
-		{verbs.AttrPathMTU, a.PathMTU.Bytes(), d.conf.MTU.Bytes()},
+		{verbs.AttrPathMTU, a.PathMTU.Bytes(), longest.Bytes()},
 		{verbs.AttrMaxRdAtomic, int(a.MaxRdAtomic), d.attr.MaxQPInitRdAtomic},
 		{verbs.AttrMaxDestRdAtomic, int(a.MaxDestRdAtomic), d.attr.MaxQPRdAtomic},
 	} {

@@ -138,7 +138,6 @@ func TestCreateQPRefuses(t *testing.T) {
 		kind  error
 		names string
 	}{
-		{"uc", verbs.UC, verbs.QPCaps{}, ucs.ErrUnsupported, "UC"},
 		{"type", 9, verbs.QPCaps{}, ucs.ErrInvalid, "type 9"},
 		{"sends", verbs.RC, verbs.QPCaps{MaxSend: 101}, ucs.ErrInvalid, "MaxSend 101"},
 		{"receives", verbs.UD, verbs.QPCaps{MaxRecv: 101}, ucs.ErrInvalid, "MaxRecv 101"},

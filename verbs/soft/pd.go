@@ -106,9 +106,7 @@ func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 	fail := func(err error) (verbs.QP, error) { return nil, fmt.Errorf("create queue pair: %w", err) }
 	d := p.d
 	switch c.Type {
-	case verbs.RC, verbs.UD:
-	case verbs.UC:
-		return fail(fmt.Errorf("type UC: %w", ucs.ErrUnsupported))
+	case verbs.RC, verbs.UC, verbs.UD:
 	default:
 		return fail(fmt.Errorf("type %d: %w", c.Type, ucs.ErrInvalid))
 	}

@@ -22,6 +22,8 @@ type qp struct {
 	num verbs.QPN
 	typ verbs.QPType
 	ops uint32 // accepted opcodes, of sendOps
+	// dataOps are the opcodes of its packets.
+	dataOps *packetOps
 	// alwaysFlags are flags of every send work request: SendSignaled or none.
 	alwaysFlags verbs.SendFlags
 	sendCQ      *cq
@@ -81,7 +83,7 @@ func (q *qp) loadState() verbs.QPState { return verbs.QPState(q.state.Load()) }
 // newQP creates a queue pair in state Reset. pd.createQP has checked the config.
 func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q := &qp{
-		d: d, pd: p, typ: c.Type, ops: sendOps[c.Type], caps: c.Caps,
+		d: d, pd: p, typ: c.Type, ops: sendOps[c.Type], dataOps: &dataOps, caps: c.Caps,
 		sendCQ: c.SendCQ.(*cq), recvCQ: c.RecvCQ.(*cq), recvPD: p,
 	}
 	if c.SRQ != nil {
@@ -99,6 +101,9 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
 	q.rsp = newResponder()
 	q.mtu = d.activeMTU().Bytes()
 	q.fastMax, q.fastUDPMax, q.fastInline = -1, -1, -1
+	if q.typ == verbs.UC {
+		q.dataOps = &unreliableOps
+	}
 	if q.typ == verbs.RC {
 		q.fastInline = q.caps.MaxInline
 		switch d.kind {

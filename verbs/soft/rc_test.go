@@ -15,6 +15,7 @@ import (
 // end is one side of a connection.
 type end struct {
 	t   testing.TB
+	typ verbs.QPType
 	c   verbs.Context
 	pd  verbs.PD
 	ch  verbs.CompChannel
@@ -30,7 +31,7 @@ const testQKey = 0x11111111
 func newEnd(t testing.TB, p verbs.Provider, typ verbs.QPType, size int) *end {
 	infos, err := p.Devices()
 	require.NoError(t, err)
-	e := &end{t: t, buf: make([]byte, size)}
+	e := &end{t: t, typ: typ, buf: make([]byte, size)}
 	e.c, err = p.Open(infos[0])
 	require.NoError(t, err)
 	e.pd, err = e.c.AllocPD()
@@ -92,6 +93,9 @@ func (e *end) connectFeatures(o *end, at verbs.QPAttr) {
 		{verbs.StateRTS, verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic},
 	} {
 		at.State = to.state
+		if e.typ == verbs.UC {
+			to.mask &^= verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic
+		}
 		require.NoError(e.t, e.qp.Modify(&at, verbs.AttrState|to.mask))
 	}
 }

@@ -137,13 +137,23 @@ func (q *qp) updateSndMax() {
 // isReadOrAtomic reports whether w is a read or an atomic operation.
 func (w *wqe) isReadOrAtomic() bool { return w.op == verbs.OpRead || atomicOps>>w.op&1 != 0 }
 
-// dataOps lists the opcodes of First, Middle, Last and Only packets by operation.
-var dataOps = [...][4]wire.Opcode{
+// packetOps lists the opcodes of First, Middle, Last and Only packets by operation.
+type packetOps [16][4]wire.Opcode
+
+var dataOps = packetOps{
 	verbs.OpWrite:    {wire.WriteFirst, wire.WriteMiddle, wire.WriteLast, wire.WriteOnly},
 	verbs.OpWriteImm: {wire.WriteFirst, wire.WriteMiddle, wire.WriteLastImm, wire.WriteOnlyImm},
 	verbs.OpSend:     {wire.SendFirst, wire.SendMiddle, wire.SendLast, wire.SendOnly},
 	verbs.OpSendImm:  {wire.SendFirst, wire.SendMiddle, wire.SendLastImm, wire.SendOnlyImm},
 	verbs.OpSendInv:  {wire.SendFirst, wire.SendMiddle, wire.SendLastInv, wire.SendOnlyInv},
+}
+
+// unreliableOps are the opcodes of unreliable connections.
+var unreliableOps = packetOps{
+	verbs.OpWrite:    {wire.UC + wire.WriteFirst, wire.UC + wire.WriteMiddle, wire.UC + wire.WriteLast, wire.UC + wire.WriteOnly},
+	verbs.OpWriteImm: {wire.UC + wire.WriteFirst, wire.UC + wire.WriteMiddle, wire.UC + wire.WriteLastImm, wire.UC + wire.WriteOnlyImm},
+	verbs.OpSend:     {wire.UC + wire.SendFirst, wire.UC + wire.SendMiddle, wire.UC + wire.SendLast, wire.UC + wire.SendOnly},
+	verbs.OpSendImm:  {wire.UC + wire.SendFirst, wire.UC + wire.SendMiddle, wire.UC + wire.SendLastImm, wire.UC + wire.SendOnlyImm},
 }
 
 // buildRequest builds the next packet of w and advances the send position. It returns
@@ -188,7 +198,7 @@ func (q *qp) buildRequest(w *wqe, p *packet) bool {
 	// immediate data.
 	off := int(r.sent) * q.mtu
 	n := min(int(w.n)-off, q.mtu)
-	ops := &dataOps[w.op&15]
+	ops := &q.dataOps[w.op&15]
 	last := off+n == int(w.n)
 	switch {
 	case !last && r.sent == 0:
@@ -209,7 +219,7 @@ func (q *qp) buildRequest(w *wqe, p *packet) bool {
 	}
 	r.psn = r.psn.Add(1)
 	r.sent++
-	p.AckReq = q.wantsAckReq(w, last)
+	p.AckReq = q.wantsAckReq(w, last) && q.typ == verbs.RC
 	if last {
 		r.tx, r.sent = r.tx+1, 0
 		p.ImmDt = w.imm

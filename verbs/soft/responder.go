@@ -274,6 +274,10 @@ func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 		q.postCQE(q.recvCQ, &c, p.Solicited)
 		q.count(cntCQEs, 1)
 	}
+	if q.typ == verbs.UC {
+		r.psn = r.psn.Add(1)
+		return
+	}
 	r.psn = r.psn.Add(p.batchMore)
 	q.updateAckState(p.AckReq, info.Place, now)
 }
@@ -378,8 +382,15 @@ func (q *qp) updateAckState(ackReq bool, place wire.Place, now ucs.Time) {
 
 // rejectRequest schedules a NAK and raises the event for it. The queue pair enters the error
 // state once the NAK is sent (transmit): responses and ACKs before it are sent first.
+//
+// On an unreliable connection it drops the message.
 func (q *qp) rejectRequest(s wire.Syndrome) {
 	r := &q.rsp
+	if q.typ == verbs.UC {
+		r.flags &^= rspMidMessage
+		q.count(cntDroppedMessage, 1)
+		return
+	}
 	r.nak, r.ackState = s, ackDue
 	r.flags |= rspRefused
 	q.count(cntNaks, 1)
@@ -391,7 +402,7 @@ func (q *qp) rejectRequest(s wire.Syndrome) {
 }
 
 // consumeRecv consumes a receive for the current message. If there is none it schedules
-// an RNR NAK and returns false. Later requests are dropped then: the requester
+// an RNR NAK, or drops the message of an unreliable connection, and returns false. Later requests are dropped then: the requester
 // retransmits them too.
 func (q *qp) consumeRecv() bool {
 	r := &q.rsp
@@ -401,6 +412,10 @@ func (q *qp) consumeRecv() bool {
 	if q.popRecv(&r.recv) {
 		r.flags |= rspRecvHeld
 		return true
+	}
+	if q.typ == verbs.UC {
+		q.rejectRequest(0)
+		return false
 	}
 	r.nak, r.ackState, r.gap = wire.RNR(r.minTimer), ackDue, gapRNR
 	q.count(cntRNRNaks, 1)
@@ -426,5 +441,9 @@ func (q *qp) completeRecv(s verbs.WCStatus) {
 func (q *qp) failRecv(s verbs.WCStatus, nak wire.Syndrome) {
 	q.rsp.flags &^= rspRecvHeld
 	q.completeRecv(s)
+	if q.typ == verbs.UC {
+		q.enterErr()
+		return
+	}
 	q.rejectRequest(nak)
 }

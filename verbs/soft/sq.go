@@ -183,6 +183,7 @@ func (q *qp) fillFast(w *wqe, r *verbs.SendWR) {
 var sendOps = map[verbs.QPType]uint32{
 	verbs.RC: 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpRead |
 		1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd | 1<<verbs.OpLocalInv | 1<<verbs.OpSendInv,
+	verbs.UC: 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpLocalInv,
 	verbs.UD: 1<<verbs.OpSend | 1<<verbs.OpSendImm,
 }
 

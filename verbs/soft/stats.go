@@ -32,6 +32,7 @@ const (
 	cntDroppedLong
 	cntDroppedOpcode
 	cntDroppedInbox
+	cntDroppedMessage
 	cntPosts
 	cntDoorbells
 	cntWQEs
@@ -44,7 +45,7 @@ const (
 var counterNames = [numCounters]string{
 	"tx_packets", "rx_packets", "tx_bytes", "rx_bytes", "acks", "naks", "rnr_naks", "retransmits", "timeouts",
 	"duplicates", "out_of_sequence", "dropped_icrc", "dropped_qpn", "dropped_pkey", "dropped_qkey",
-	"dropped_source", "dropped_short", "dropped_long", "dropped_opcode", "dropped_inbox",
+	"dropped_source", "dropped_short", "dropped_long", "dropped_opcode", "dropped_inbox", "dropped_message",
 	"posts", "doorbells", "wqes", "payload_fetches", "cqes", "locks",
 }
 

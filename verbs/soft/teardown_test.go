@@ -62,17 +62,28 @@ func (e *end) load(o *end) {
 	}
 	for i := range 30 {
 		post(i, verbs.OpWrite, 0, 2*n, n)
-		post(i, verbs.OpRead, n, 3*n, n)
-		post(i, verbs.OpFetchAdd, n, 2*n, 8)
+		if e.typ == verbs.RC {
+			post(i, verbs.OpRead, n, 3*n, n)
+			post(i, verbs.OpFetchAdd, n, 2*n, 8)
+		}
 		post(i, verbs.OpSend, 0, 0, n)
 	}
 }
 
 // TestCloseUnderWork: whatever is under way, and in whatever order the two ends
 // go, closing ends.
-func TestCloseUnderWork(t *testing.T) { overLinks(t, testCloseUnderWork) }
+func TestCloseUnderWork(t *testing.T) { connected(t, testCloseUnderWork) }
 
-func testCloseUnderWork(t *testing.T, p *Provider) {
+// connected runs a test over each link for each type of connection.
+func connected(t *testing.T, test func(t *testing.T, p *Provider, typ verbs.QPType)) {
+	for _, typ := range []verbs.QPType{verbs.RC, verbs.UC} {
+		t.Run(typ.String(), func(t *testing.T) {
+			overLinks(t, func(t *testing.T, p *Provider) { test(t, p, typ) })
+		})
+	}
+}
+
+func testCloseUnderWork(t *testing.T, p *Provider, typ verbs.QPType) {
 	for _, c := range []struct {
 		name string
 		run  func(a, b *end)
@@ -111,7 +122,7 @@ func testCloseUnderWork(t *testing.T, p *Provider) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			a, b := newEnd(t, p, verbs.RC, 1<<17), newEnd(t, p, verbs.RC, 1<<17)
+			a, b := newEnd(t, p, typ, 1<<17), newEnd(t, p, typ, 1<<17)
 			a.connect(b)
 			b.connect(a)
 			ends(t, "working and closing", func() {
@@ -128,15 +139,15 @@ func testCloseUnderWork(t *testing.T, p *Provider) {
 // TestPostsRaceWithClose: eight goroutines post and poll at four connections
 // while the memory of each is closed, and then the queue pairs. After its Close,
 // memory keeps what the program puts there.
-func TestPostsRaceWithClose(t *testing.T) { overLinks(t, testPostsRaceWithClose) }
+func TestPostsRaceWithClose(t *testing.T) { connected(t, testPostsRaceWithClose) }
 
-func testPostsRaceWithClose(t *testing.T, p *Provider) {
+func testPostsRaceWithClose(t *testing.T, p *Provider, typ verbs.QPType) {
 	rounds := 6
 	if testing.Short() || race.Enabled {
 		rounds = 3
 	}
 	for range rounds {
-		a, b := newEnd(t, p, verbs.RC, 8), newEnd(t, p, verbs.RC, 8)
+		a, b := newEnd(t, p, typ, 8), newEnd(t, p, typ, 8)
 		var lanes [4][2]*end
 		for i := range lanes {
 			lanes[i] = [2]*end{a.lane(), b.lane()}

@@ -146,6 +146,7 @@ var themes = []struct {
 	{"loss", lossCases},
 	{"forgery", forgeryCases},
 	{"datagram", datagramCases},
+	{"unreliable", unreliableCases},
 	{"srq", srqCases},
 	{"async", asyncCases},
 	{"thread", threadCases},

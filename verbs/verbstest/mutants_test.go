@@ -220,6 +220,27 @@ var mutants = []mutant{
 	{"any address may send", "forgery/source", faults{fabric: injects(Genuine)}},
 	{"nobody looks at the checksum", "forgery/icrc", faults{fabric: injects(Genuine)}},
 	{"packets are dropped that are right", "forgery/taken", faults{fabric: injects(Damaged)}},
+	{"requests that need a response are taken", "unreliable/opcodes", faults{qp: func(q verbs.QP) verbs.QP {
+		return posting{QP: q, send: func(q verbs.QP, wrs []verbs.SendWR) (int, ucs.Status) {
+			q.PostSend(wrs)
+			return len(wrs), ucs.OK
+		}}
+	}}},
+	{"immediate data is lost without a connection's care", "unreliable/immediate", faults{cq: each(func(w *verbs.WC) { w.Imm = 0 })}},
+	{"what is lost arrives", "unreliable/lost-packet", faults{fabric: func(f *Fabric) {
+		filter := f.Filter
+		f.Filter = func(judge func(Packet) Verdict) {
+			if judge == nil {
+				filter(nil)
+				return
+			}
+			filter(func(p Packet) Verdict {
+				judge(p)
+				return Verdict{}
+			})
+		}
+	}}},
+	{"memory has all rights, also for an unreliable connection", "unreliable/missing-right", faults{modify: modifies(verbs.AttrAccessFlags, func(a *verbs.QPAttr) { a.Access = everything })}},
 	{"arming does nothing", "event/arm", faults{cq: func(q verbs.CQ) verbs.CQ {
 		return arming{q, func(verbs.CQ, bool) ucs.Status { return ucs.OK }}
 	}}},

@@ -162,10 +162,12 @@ func objectQPTypes(e *env) {
 			e.refused(err, name)
 		}
 	}
-	_, err := s.pd.CreateQP(verbs.QPConfig{Type: verbs.UC, SendCQ: c.CQ, RecvCQ: c.CQ, Caps: caps})
+	q, err := s.pd.CreateQP(verbs.QPConfig{Type: verbs.UC, SendCQ: c.CQ, RecvCQ: c.CQ, Caps: caps})
 	if err != nil {
 		require.ErrorIs(e, err, ucs.ErrUnsupported)
+		return
 	}
+	require.NoError(e, q.Close())
 }
 
 // objectQPNumbers: numbers of 24 bits, each once, not the reserved ones, and not

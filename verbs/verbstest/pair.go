@@ -79,7 +79,8 @@ const (
 		verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
 	rtsMaskRC = verbs.AttrState | verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry |
 		verbs.AttrMaxRdAtomic
-	rtsMaskUD = verbs.AttrState | verbs.AttrSQPSN
+	rtrMaskUC = verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN
+	rtsMaskUD = verbs.AttrState | verbs.AttrSQPSN // of UC too
 )
 
 // attr gives the attributes that lead the queue pair to a state of the usual way
@@ -94,11 +95,14 @@ func (q *qp) attr(to verbs.QPState, peer *qp) (*verbs.QPAttr, verbs.AttrMask) {
 		a.PeerFeatures = peer.side.port.PeerFeatures
 	}
 	masks := map[verbs.QPState]verbs.AttrMask{verbs.StateInit: initMaskRC, verbs.StateRTR: rtrMaskRC, verbs.StateRTS: rtsMaskRC}
-	if q.typ == verbs.UD {
+	switch q.typ {
+	case verbs.UC:
+		masks = map[verbs.QPState]verbs.AttrMask{verbs.StateInit: initMaskRC, verbs.StateRTR: rtrMaskUC, verbs.StateRTS: rtsMaskUD}
+	case verbs.UD:
 		masks = map[verbs.QPState]verbs.AttrMask{verbs.StateInit: initMaskUD, verbs.StateRTR: verbs.AttrState, verbs.StateRTS: rtsMaskUD}
 	}
 	mask := masks[to] | verbs.AttrState
-	if q.typ == verbs.RC && to == verbs.StateRTR && a.PeerFeatures != 0 {
+	if q.typ != verbs.UD && to == verbs.StateRTR && a.PeerFeatures != 0 {
 		mask |= verbs.AttrPeerFeatures
 	}
 	return a, mask
@@ -136,6 +140,21 @@ const duoMem = 256 << 10
 func (e *env) rc(change func(a, b *setup)) *duo {
 	e.Helper()
 	d := e.unconnected(verbs.RC, change)
+	d.a.ready(d.b)
+	d.b.ready(d.a)
+	return d
+}
+
+// uc connects two queue pairs without acknowledgements.
+func (e *env) uc(change func(a, b *setup)) *duo {
+	e.Helper()
+	c := defaults(verbs.UC)
+	c.sendCQ = e.sides[0].cq(64)
+	c.recvCQ = c.sendCQ
+	q, err := e.sides[0].pd.CreateQP(c.config())
+	e.unlessSupported(err, "the unreliable connection")
+	require.NoError(e, q.Close())
+	d := e.unconnected(verbs.UC, change)
 	d.a.ready(d.b)
 	d.b.ready(d.a)
 	return d

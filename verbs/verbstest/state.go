@@ -43,8 +43,10 @@ func (s *side) in(c setup, state verbs.QPState, peer *qp) *qp {
 // stateCells tries every change of state, with the attributes that the usual way
 // to there has: what the transitions table allows happens, all else is refused and
 // changes nothing.
-func stateCells(e *env) {
-	for _, t := range []verbs.QPType{verbs.RC, verbs.UD} {
+func stateCells(e *env) { stateCellsOf(e, verbs.RC, verbs.UD) }
+
+func stateCellsOf(e *env, types ...verbs.QPType) {
+	for _, t := range types {
 		c := defaults(t)
 		c.sendCQ, c.recvCQ = e.sides[0].cq(64), e.sides[0].cq(64)
 		peer := e.sides[1].qp(defaults(t))
@@ -79,9 +81,11 @@ func (q *qp) tries(a *verbs.QPAttr, mask verbs.AttrMask) {
 
 // stateAttributes: on the usual way, each attribute is taken out and each other
 // put in, one at a time.
-func stateAttributes(e *env) {
+func stateAttributes(e *env) { stateAttributesOf(e, verbs.RC, verbs.UD) }
+
+func stateAttributesOf(e *env, types ...verbs.QPType) {
 	const allNames = 1<<21 - 1
-	for _, t := range []verbs.QPType{verbs.RC, verbs.UD} {
+	for _, t := range types {
 		c := defaults(t)
 		c.sendCQ, c.recvCQ = e.sides[0].cq(64), e.sides[0].cq(64)
 		peer := e.sides[1].qp(defaults(t))

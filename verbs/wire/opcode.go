@@ -1,8 +1,7 @@
 package wire
 
 // Opcode is the first byte of a packet: three bits of transport and five of operation.
-// The opcodes of unreliable connections, FLUSH and ATOMIC WRITE are not supported and
-// count as reserved.
+// FLUSH and ATOMIC WRITE are not supported and count as reserved.
 type Opcode uint8
 
 // Opcodes of reliable connections.
@@ -32,6 +31,10 @@ const (
 	SendLastInv
 	SendOnlyInv
 )
+
+// UC is the distance of the opcodes of unreliable connections from those of reliable
+// ones: SEND and RDMA WRITE, up to UC + WriteOnlyImm.
+const UC Opcode = 0x20
 
 // Opcodes of unreliable datagrams, and of congestion notification.
 const (
@@ -71,6 +74,7 @@ const (
 	KindAck
 	KindDatagram
 	KindCNP
+	KindUnreliable // a SEND or RDMA WRITE of an unreliable connection
 )
 
 // Place is a packet's position in its message. If the opcode has a payload it
@@ -133,6 +137,18 @@ var infos = [256]Info{
 	AtomicAcknowledge:  row(KindAck, PlaceOnly, HasAETH|HasAtomicAckETH, "Atomic Acknowledge"),
 	CompareSwap:        row(KindAtomic, PlaceOnly, HasAtomicETH, "Compare and Swap"),
 	FetchAdd:           row(KindAtomic, PlaceOnly, HasAtomicETH, "Fetch and Add"),
+	UC + SendFirst:     uc(KindSend, PlaceFirst, 0, "UC SEND First"),
+	UC + SendMiddle:    uc(KindSend, PlaceMiddle, 0, "UC SEND Middle"),
+	UC + SendLast:      uc(KindSend, PlaceLast, 0, "UC SEND Last"),
+	UC + SendLastImm:   uc(KindSend, PlaceLast, HasImm, "UC SEND Last Immediate"),
+	UC + SendOnly:      uc(KindSend, PlaceOnly, 0, "UC SEND Only"),
+	UC + SendOnlyImm:   uc(KindSend, PlaceOnly, HasImm, "UC SEND Only Immediate"),
+	UC + WriteFirst:    uc(KindWrite, PlaceFirst, HasRETH, "UC RDMA WRITE First"),
+	UC + WriteMiddle:   uc(KindWrite, PlaceMiddle, 0, "UC RDMA WRITE Middle"),
+	UC + WriteLast:     uc(KindWrite, PlaceLast, 0, "UC RDMA WRITE Last"),
+	UC + WriteLastImm:  uc(KindWrite, PlaceLast, HasImm, "UC RDMA WRITE Last Immediate"),
+	UC + WriteOnly:     uc(KindWrite, PlaceOnly, HasRETH, "UC RDMA WRITE Only"),
+	UC + WriteOnlyImm:  uc(KindWrite, PlaceOnly, HasRETH|HasImm, "UC RDMA WRITE Only Immediate"),
 	UDSendOnly:         row(KindDatagram, PlaceOnly, HasDETH, "UD SEND Only"),
 	UDSendOnlyImm:      row(KindDatagram, PlaceOnly, HasDETH|HasImm, "UD SEND Only Immediate"),
 	CNP:                row(KindCNP, PlaceOnly, 0, "CNP"),
@@ -150,6 +166,14 @@ func row(k Kind, p Place, h Headers, name string) Info {
 		Payload:   k == KindSend || k == KindWrite || k == KindReadResponse || k == KindDatagram || k == KindCNP,
 		TakesRecv: p.Ends() && (k == KindSend || k == KindDatagram || k == KindWrite && h&HasImm != 0),
 	}
+}
+
+// uc is the row of an unreliable connection's opcode. k is the kind of the opcode of a
+// reliable connection.
+func uc(k Kind, p Place, h Headers, name string) Info {
+	i := row(k, p, h, name)
+	i.Kind = KindUnreliable
+	return i
 }
 
 // Info returns the description of an opcode. Kind is KindNone if it is reserved.

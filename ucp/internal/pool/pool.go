@@ -31,13 +31,6 @@ type class struct {
 	bare  []uint32 // pieces whose memory was returned to the Go heap
 }
 
-func classOf(n int) uint {
-	if n <= 1<<minClass {
-		return minClass
-	}
-	return min(uint(bits.Len(uint(n-1))), bigClass)
-}
-
 // perSlab returns the base-2 logarithm of the number of pieces in a slab of class c.
 func perSlab(c uint) uint {
 	return max(16-min(c, 16), 0)
@@ -45,7 +38,7 @@ func perSlab(c uint) uint {
 
 // Get allocates at least n bytes.
 func (p *Pool) Get(n int) Chunk {
-	c := classOf(n)
+	c := uint(min(max(bits.Len(uint(max(n, 1)-1)), minClass), bigClass))
 	k := &p.classes[c]
 	size := n
 	if c != bigClass {

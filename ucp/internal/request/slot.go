@@ -77,7 +77,7 @@ type Slot struct {
 // outside of it, by the index of its slot.
 type Table struct {
 	Slots    []Slot   // by index; 0 is no slot
-	Bufs     [][]byte // the callers' buffers; sweep clears those of completed operations
+	Bufs     [][]byte // the callers' buffers, none at 0; sweep clears those of completed operations
 	FreeList uint32   // first free slot; 0: grow
 
 	swept    uint32   // slot that sweep cleared last

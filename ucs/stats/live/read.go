@@ -72,8 +72,8 @@ func sweep(dir string) {
 		if pidOf(name) == 0 || e.Type()&fs.ModeSocket == 0 {
 			continue
 		}
-		if hidden && !abandoned(e) {
-			continue
+		if i, err := e.Info(); hidden && (err != nil || time.Since(i.ModTime()) < maxHidden) {
+			continue // a socket may still be hidden
 		}
 		path := filepath.Join(dir, e.Name())
 		c, err := net.Dial("unix", path)
@@ -88,12 +88,6 @@ func sweep(dir string) {
 
 // maxHidden is longer than a socket stays hidden.
 const maxHidden = time.Minute
-
-// abandoned reports whether the file is older than any socket that is still hidden.
-func abandoned(e fs.DirEntry) bool {
-	i, err := e.Info()
-	return err == nil && time.Since(i.ModTime()) > maxHidden
-}
 
 // Read fetches the page at a socket. It waits at most limit.
 //
