@@ -4,7 +4,8 @@
 //
 // All tests share one machine, which the first of them boots (machine_test.go). suite_test.go runs the test binaries of
 // packages in it, tools_test.go programs of rdma-core
-// between the two devices. wire_test.go captures their packets for package wire and for Wireshark.
+// between the two devices, interop_test.go programs of rdma-core and perftest against soft
+// devices. wire_test.go captures their packets for package wire and for Wireshark.
 //
 //	go test ./test/rxe                                   # everything
 //	go test ./test/rxe -run TestTools -v

@@ -92,6 +92,8 @@ type binary struct {
 // The programs that tests run in the machine.
 var (
 	softTest = binary{"soft.test", "test", "verbs/soft", []string{"-c"}, false}
+	ibvTest  = binary{"ibv.test", "test", "verbs/ibv", []string{"-c", "-tags=ibverbs"}, true}
+	rdmapeer = binary{"rdmapeer", "build", "internal/rdmapeer", nil, false}
 )
 
 // provide builds a program and puts it into the machine, once.

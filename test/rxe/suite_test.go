@@ -29,6 +29,14 @@ var suites = []suite{
 		name: "verbstest over soft, UDP", binary: softTest, test: "^TestConformanceUDP$", short: "^TestConformanceUDP$/^(device|object|data)$",
 		peer: true, limit: 2 * time.Minute, least: 100,
 	},
+	{
+		name: "verbstest over ibv, rxe0", binary: ibvTest, test: ".", short: "^TestConformance$/^(device|object|data)$|^TestLive",
+		env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 3 * time.Minute, least: 100,
+	},
+	{
+		name: "verbstest over ibv, rxe0 and rxe1", binary: ibvTest, test: "^TestConformance$",
+		env: []string{"GOUCX_IBV_DEVICE=rxe0,rxe1"}, limit: 3 * time.Minute, least: 100,
+	},
 }
 
 var caseEnd = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): `)

@@ -13,9 +13,16 @@ import (
 	"github.com/goucx/goucx/test/rxe/vm"
 )
 
-// toolPrograms lists programs of the host that the tests run in the machine.
+// toolPrograms lists programs of the host that the tests run in the machine, some several times.
 func toolPrograms() []string {
-	return []string{"grep", "ibv_rc_pingpong", "ibv_ud_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong", "ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw"}
+	names := []string{"grep", "ibv_uc_pingpong"}
+	for _, x := range exchanges {
+		names = append(names, x.program)
+	}
+	for _, g := range goldens {
+		names = append(names, g.program)
+	}
+	return names
 }
 
 // toolPort is the TCP port on which the tools exchange queue pair numbers.
