@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/ibv"
 	"github.com/goucx/goucx/verbs/soft"
 )
 
@@ -14,6 +15,7 @@ var providers = []struct {
 	create func(p *plan) verbs.Provider
 }{
 	{soft.ProviderName, newSoft},
+	{ibv.ProviderName, newIBV},
 }
 
 // newSoft returns the provider of the soft device with the plan's address and faults.
@@ -23,6 +25,11 @@ func newSoft(p *plan) verbs.Provider {
 		c.Faults = &soft.Faults{Seed: 1, Loss: p.loss}
 	}
 	return soft.New(c)
+}
+
+// newIBV returns the provider of RDMA hardware, and of the kernel's drivers.
+func newIBV(p *plan) verbs.Provider {
+	return ibv.New(ibv.Config{GIDIndex: max(p.gidIndex, 0), HasGIDIndex: p.gidIndex >= 0})
 }
 
 func providerNames() (names []string) {

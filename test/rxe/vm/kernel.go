@@ -33,7 +33,7 @@ type Kernel struct {
 }
 
 // Load returns the newest kernel in dir. Where there is none it downloads the one that metaPackage
-// depends on, with apt-get: 70 MB, of which 60 MB are kept. An empty dir is goucx/rxe in the
+// depends on, with apt-get: 70 MB, of which 60 MB are kept. An empty dir is goucx/rxe-2 in the
 // user's cache directory. Remove it for a newer kernel. Needs no privileges. Concurrent calls are safe.
 func Load(ctx context.Context, dir string) (*Kernel, error) {
 	if dir == "" {
@@ -41,7 +41,7 @@ func Load(ctx context.Context, dir string) (*Kernel, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cache for the kernel: %w", err)
 		}
-		dir = filepath.Join(cache, "goucx", "rxe")
+		dir = filepath.Join(cache, "goucx", "rxe-2")
 	}
 	name := newest(dir)
 	if name == "" {

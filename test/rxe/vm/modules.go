@@ -9,7 +9,7 @@ import (
 
 // wantModules are the modules that the machine needs; what they depend on is added. rxe asks for crc32_generic
 // by the name of its algorithm, when a device is made, so that no dependency shows it.
-var wantModules = []string{"virtio_pci", "virtio_console", "veth", "bridge", "ib_uverbs", "crc32_generic", "rdma_rxe"}
+var wantModules = []string{"virtio_pci", "virtio_console", "veth", "bridge", "ib_uverbs", "crc32_generic", "rdma_rxe", "sch_netem"}
 
 // loadOrder returns the wanted modules and those that they depend on, each after its own
 // dependencies. It replaces compressed modules in the map with plain ones.
