@@ -236,7 +236,7 @@ func stateConnect(e *env) {
 		q.peer = peer
 		local, _ := q.attr(verbs.StateInit, nil)
 		remote := verbs.RemoteQP{
-			AV: peer.side.address(), QPN: peer.QPN(), PSN: peer.psn, MTU: q.mtu, MaxRdAtomic: q.serves, PeerFeatures: peer.side.port.PeerFeatures,
+			AV: q.side.address(peer.side), QPN: peer.QPN(), PSN: peer.psn, MTU: q.mtu, MaxRdAtomic: q.serves, PeerFeatures: peer.side.port.PeerFeatures,
 		}
 		bad := remote
 		bad.MTU = 7
