@@ -95,7 +95,7 @@ func BenchmarkCrossingTable(b *testing.B) {
 		fmt.Fprintf(&t, "| %s | %.0f | %.2f | %.3f |\n", f.name, median(times[i]), median(ratios), median(ratios)/float64(f.ops))
 	}
 	fmt.Fprintln(os.Stdout, t.String()) // b.Log cuts it off
-	for b.Loop() { // the table is the result
+	for b.Loop() {                      // the table is the result
 	}
 }
 
