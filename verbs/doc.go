@@ -1,7 +1,7 @@
 // Package verbs is the verbs API: queue pairs, completion queues and memory regions,
 // with the names and numbers of libibverbs. Package verbs/soft, the software RNIC of
-// goucx, is a provider. A second one, verbs/ibv, RDMA hardware through libibverbs, does
-// not exist yet. Package verbs/verbstest checks that all providers behave alike.
+// goucx, is a provider. The other one, verbs/ibv, is RDMA hardware through libibverbs.
+// Package verbs/verbstest checks that all providers behave alike.
 //
 //	Provider → Context → PD → QP, MR, SRQ, AH
 //	           Context → CQ, CompChannel, TD
