@@ -244,9 +244,9 @@ func (d *device) handleCell(q *qp, c *cell, now ucs.Time) {
 		return
 	}
 	if q.typ == verbs.UD {
-		p.sgid, p.slid = verbs.GID{}, 0
+		p.sgid, p.slid, p.dgid = verbs.GID{}, 0, d.gid
 		if o := d.conf.Switch.device(c.from); o != nil {
-			p.sgid, p.slid, p.dgid = o.gid, o.lid, d.gid
+			p.sgid, p.slid = o.gid, o.lid
 		}
 		if c.flags&cellGroup != 0 {
 			p.dgid = c.group()
