@@ -39,7 +39,7 @@ func TestModifyNamesAttributes(t *testing.T) {
 	}{
 		{"AV: port 2", ucs.ErrInvalid, func(a *verbs.QPAttr) { a.AV.Port = 2 }},
 		{"AV: SGIDIndex 1", ucs.ErrInvalid, func(a *verbs.QPAttr) { a.AV.SGIDIndex = 1 }},
-		{"AV: multicast", ucs.ErrUnsupported, func(a *verbs.QPAttr) { a.AV.DGID = verbs.GID{0: 0xff, 15: 2} }},
+		{"AV: no queue pair is connected to multicast group", ucs.ErrInvalid, func(a *verbs.QPAttr) { a.AV.DGID = verbs.GID{0: 0xff, 15: 2} }},
 		{"AV: no device", ucs.ErrUnreachable, func(a *verbs.QPAttr) { a.AV.DGID[15]++ }},
 		{"PATH_MTU 2048, the device has 1024", ucs.ErrInvalid, func(a *verbs.QPAttr) { a.PathMTU = verbs.MTU2048 }},
 		{"MAX_DEST_RD_ATOMIC 5, the device has 4", ucs.ErrInvalid, func(a *verbs.QPAttr) { a.MaxDestRdAtomic = 5 }},
