@@ -38,6 +38,7 @@ type plan struct {
 	gidIndex         int        // -1: that of addr, or 0
 	udpPort          uint16     // of a soft device
 	loss             float64    // that a soft device injects
+	counters         bool       // print the device's counters
 }
 
 // maxSize is the longest message, maxQPs the most queue pairs.
@@ -88,6 +89,7 @@ func parse(args []string, stderr io.Writer) (*plan, error) {
 	f.IntVar(&p.gidIndex, "x", -1, "`index` of the GID; -1: that of -addr, or 0")
 	udp := f.Uint("udp-port", 4791, "UDP `port` of a soft device; 0: a random one, which other implementations do not support")
 	f.Float64Var(&p.loss, "loss", 0, "`chance` that a soft device drops a packet it sends")
+	f.BoolVar(&p.counters, "v", false, "print the counters of the device that are not 0")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}

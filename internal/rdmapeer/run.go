@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
@@ -40,6 +41,7 @@ type result struct {
 	sent, received int // messages
 	verified       int
 	elapsed        time.Duration // of the transfer
+	counters       []string      // of the device, with -v
 }
 
 // String returns the result as a line of words and numbers.
@@ -50,7 +52,7 @@ func (r *result) String() string {
 	}
 	rate := float64(p.size) * float64(max(r.sent, r.received)) / max(r.elapsed.Seconds(), 1e-9) / 1e6
 	return fmt.Sprintf("%s %s %v: size %d, MTU %v, queue pairs %d: sent %d, received %d, verified %d, %.3f s, %.3f MB/s",
-		p.test.name, side, p.typ, p.size, r.mtu, p.qps, r.sent, r.received, r.verified, r.elapsed.Seconds(), rate)
+		p.test.name, side, p.typ, p.size, r.mtu, p.qps, r.sent, r.received, r.verified, r.elapsed.Seconds(), rate) + strings.Join(r.counters, "")
 }
 
 // execute runs the plan. listening is called with the address that a server listens on; it may be
@@ -83,7 +85,20 @@ func execute(p *plan, listening func(net.Addr)) (res *result, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.test.name, err)
 	}
-	return &result{p, e.mtu, r.sent, r.received, r.verified, r.elapsed}, nil
+	return &result{p, e.mtu, r.sent, r.received, r.verified, r.elapsed, e.counters()}, nil
+}
+
+// counters returns lines with the device's counters that are not 0, if the plan wants them.
+func (e *endpoint) counters() (lines []string) {
+	if !e.plan.counters {
+		return nil
+	}
+	for _, c := range e.ctx.Stats().Snapshot() {
+		if c.Value != 0 {
+			lines = append(lines, fmt.Sprintf("\n%s %d", c.Name, c.Value))
+		}
+	}
+	return lines
 }
 
 // dial connects to the server, or waits for the client. A client tries until the limit, as the
