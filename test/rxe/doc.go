@@ -3,7 +3,8 @@
 // the part that `make test` runs.
 //
 // All tests share one machine, which the first of them boots (machine_test.go). suite_test.go runs the test binaries of
-// packages in it, tools_test.go programs of rdma-core and perftest against each other.
+// packages in it, tools_test.go programs of rdma-core
+// between the two devices. wire_test.go captures their packets for package wire and for Wireshark.
 //
 //	go test ./test/rxe                                   # everything
 //	go test ./test/rxe -run TestTools -v

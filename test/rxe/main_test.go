@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -25,10 +26,13 @@ var shared struct {
 	machine *vm.Machine
 	err     error
 	times   []string // a line for each part, printed at the end
+
+	provided map[string]bool // programs of this module that are in the machine
 }
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	shared.provided = map[string]bool{}
 	code := m.Run()
 	if shared.machine != nil {
 		if err := shared.machine.Close(); err != nil {
@@ -58,7 +62,7 @@ func machine(t *testing.T) *vm.Machine {
 	return shared.machine
 }
 
-// boot builds the programs of the tests and starts the machine.
+// boot starts the machine.
 func boot() (*vm.Machine, error) {
 	start := time.Now()
 	ctx := context.Background()
@@ -69,29 +73,43 @@ func boot() (*vm.Machine, error) {
 	spent("load the kernel", start)
 
 	start = time.Now()
-	dir, err := os.MkdirTemp("", "goucx-rxe-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	c := vm.Config{Programs: toolPrograms(), Files: map[string]string{}, Console: *console}
-	for _, b := range binaries() {
-		host := filepath.Join(dir, b.name)
-		cmd := exec.Command("go", append(append([]string{b.verb, "-buildvcs=false", "-ldflags=-s -w", "-o", host}, b.flags...), "github.com/goucx/goucx/"+b.pkg)...)
-		cmd.Env = append(os.Environ(), b.env...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w\n%s", cmd, err, out)
-		}
-		c.Files["/usr/bin/"+b.name] = host
-	}
-	spent("build programs", start)
-
-	start = time.Now()
-	m, err := vm.Start(ctx, kernel, c)
+	m, err := vm.Start(ctx, kernel, vm.Config{Programs: toolPrograms(), Console: *console})
 	if err == nil {
 		spent(fmt.Sprintf("boot %s in %d attempts", kernel.Package, m.Boot.Attempts), start)
 	}
 	return m, err
+}
+
+// binary is a program of this module, static unless it uses cgo.
+type binary struct {
+	name  string
+	verb  string // of the go command: build or test
+	pkg   string // below the module's root
+	flags []string
+	cgo   bool
+}
+
+// The programs that tests run in the machine.
+var (
+	softTest = binary{"soft.test", "test", "verbs/soft", []string{"-c"}, false}
+)
+
+// provide builds a program and puts it into the machine, once.
+func provide(t *testing.T, b binary) {
+	t.Helper()
+	m := machine(t)
+	if shared.provided[b.name] {
+		return
+	}
+	start := time.Now()
+	host := filepath.Join(t.TempDir(), b.name)
+	cmd := exec.Command("go", slices.Concat([]string{b.verb, "-buildvcs=false", "-ldflags=-s -w", "-o", host}, b.flags, []string{"github.com/goucx/goucx/" + b.pkg})...)
+	cmd.Env = append(os.Environ(), map[bool]string{false: "CGO_ENABLED=0", true: "CGO_ENABLED=1"}[b.cgo])
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", cmd, out)
+	require.NoError(t, m.Put("/usr/bin/"+b.name, host))
+	shared.provided[b.name] = true
+	spent("build "+b.name, start)
 }
 
 // run runs a job that must end with status 0 and returns its result.

@@ -12,29 +12,10 @@ import (
 	"github.com/goucx/goucx/test/rxe/vm"
 )
 
-// binary is a program of this module that is built for the machine.
-type binary struct {
-	name  string
-	verb  string // of the go command: build or test
-	pkg   string // below the module's root
-	flags []string
-	env   []string
-}
-
-// static builds without the C library.
-var static = []string{"CGO_ENABLED=0"}
-
-// binaries lists the programs that the tests of this run need.
-func binaries() []binary {
-	return []binary{
-		{"soft.test", "test", "verbs/soft", []string{"-c"}, static},
-	}
-}
-
 // suite is a conformance suite that a test binary runs in the machine.
 type suite struct {
 	name   string
-	binary string
+	binary binary
 	test   string // the pattern of -test.run
 	short  string // the same with -short; "": not with -short
 	peer   bool   // in namespace peer
@@ -45,24 +26,25 @@ type suite struct {
 
 var suites = []suite{
 	{
-		name: "verbstest over soft, UDP", binary: "soft.test", test: "^TestConformanceUDP$", short: "^TestConformanceUDP$/^(device|object|data)$",
+		name: "verbstest over soft, UDP", binary: softTest, test: "^TestConformanceUDP$", short: "^TestConformanceUDP$/^(device|object|data)$",
 		peer: true, limit: 2 * time.Minute, least: 100,
 	},
 }
 
-var caseEnd = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): \S+/\S+/`)
+var caseEnd = regexp.MustCompile(`(?m)^\s*--- (PASS|FAIL|SKIP): `)
 
 // TestSuites: the conformance suites pass in the machine.
 func TestSuites(t *testing.T) {
 	for _, s := range suites {
-		argv := []string{s.binary, "-test.v", "-test.timeout=0", "-test.run=" + s.test}
+		argv := []string{s.binary.name, "-test.v", "-test.timeout=0", "-test.run=" + s.test}
 		if testing.Short() {
 			if s.short == "" {
 				continue
 			}
-			argv = []string{s.binary, "-test.v", "-test.timeout=0", "-test.short", "-test.run=" + s.short}
+			argv = []string{s.binary.name, "-test.v", "-test.timeout=0", "-test.short", "-test.run=" + s.short}
 		}
 		t.Run(s.name, func(t *testing.T) {
+			provide(t, s.binary)
 			start := time.Now()
 			r, err := machine(t).Run(vm.Job{Argv: argv, Env: s.env, Peer: s.peer, Limit: s.limit})
 			if err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/goucx/goucx/test/rxe/vm"
 )
 
-// toolPrograms lists programs of the host that the tests of this package run in the machine.
+// toolPrograms lists programs of the host that the tests run in the machine.
 func toolPrograms() []string {
-	return []string{"grep", "ibv_rc_pingpong", "ibv_ud_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong"}
+	return []string{"grep", "ibv_rc_pingpong", "ibv_ud_pingpong", "ibv_uc_pingpong", "ibv_srq_pingpong", "ib_send_bw", "ib_write_bw", "ib_read_bw", "ib_atomic_bw"}
 }
 
 // toolPort is the TCP port on which the tools exchange queue pair numbers.
@@ -28,9 +28,16 @@ func runPair(t *testing.T, server, client vm.Job) (s, c *vm.Result) {
 	p, err := m.Start(server)
 	require.NoError(t, err)
 	wait := fmt.Sprintf("until grep -q ':%X 0*:0000 0A' /proc/net/tcp /proc/net/tcp6; do sleep 0.05; done", toolPort)
-	r, err := m.Run(vm.Job{Name: "wait for the server", Argv: []string{"sh", "-c", wait}, Peer: server.Peer, Limit: 20 * time.Second})
+	listens, err := m.Start(vm.Job{Argv: []string{"sh", "-c", wait}, Peer: server.Peer, Limit: 20 * time.Second})
 	require.NoError(t, err)
-	requireOK(t, "wait for the server", r)
+	select {
+	case <-listens.Done():
+	case <-p.Done():
+		s, err = p.Wait()
+		require.NoError(t, err)
+		require.NoError(t, listens.Signal(syscall.SIGKILL))
+		t.Fatalf("the server ended before its client began: %s: status %d %s\n%s%s", strings.Join(server.Argv, " "), s.Status, s.Failure, s.Stdout, s.Stderr)
+	}
 	c, err = m.Run(client)
 	require.NoError(t, err)
 	if !c.OK() {

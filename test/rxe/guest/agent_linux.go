@@ -52,6 +52,10 @@ func (a *agent) serve(orders *gob.Decoder) {
 			return
 		case o.Job != nil:
 			a.start(o.ID, o.Job)
+		case o.File != "":
+			if err := os.WriteFile(o.File, o.Content, 0o755); err != nil {
+				fmt.Fprintln(os.Stderr, "guest:", err)
+			}
 		default:
 			a.signal(o.ID, syscall.Signal(o.Signal))
 		}

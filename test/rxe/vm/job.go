@@ -42,7 +42,8 @@ type Result struct {
 // OK reports whether the program ended with status 0.
 func (r *Result) OK() bool { return r.Status == 0 }
 
-// Order is a message from the host to the guest, as gob. Job, Signal or PowerOff is set.
+// Order is a message from the host to the guest, as gob. Job, Signal, File or PowerOff is set. The
+// guest carries orders out one after the other; a job is started, not waited for.
 type Order struct {
 	// ID identifies a job; the host assigns it.
 	ID int
@@ -50,6 +51,9 @@ type Order struct {
 	Job *Job
 	// Signal is to be sent to the process group of job ID.
 	Signal int
+	// File is the path of a file to be written with Content, executable.
+	File    string
+	Content []byte
 	// PowerOff ends the machine.
 	PowerOff bool
 }

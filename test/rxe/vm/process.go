@@ -3,6 +3,7 @@ package vm
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 )
 
@@ -50,6 +51,9 @@ func (m *Machine) Start(job Job) (*Process, error) {
 	return p, nil
 }
 
+// Done returns a channel that is closed when Wait does not block.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
 // Wait returns how the job ended. The error is about the machine, not the job: see errMachine.
 func (p *Process) Wait() (*Result, error) {
 	<-p.done
@@ -71,4 +75,14 @@ func (m *Machine) Run(job Job) (*Result, error) {
 		return nil, err
 	}
 	return p.Wait()
+}
+
+// Put copies a program of the host into the machine. It brings no shared libraries: those of the programs
+// in Config are there. Jobs that are started later find it; if it could not be written, the kernel's log says so.
+func (m *Machine) Put(file, host string) error {
+	content, err := os.ReadFile(host)
+	if err != nil {
+		return err
+	}
+	return m.order(&Order{File: file, Content: content})
 }
