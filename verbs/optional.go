@@ -114,7 +114,8 @@ func DetachMulticast(q QP, group GID) error {
 // Moderator is a CQ that can delay and combine events.
 type Moderator interface {
 	// Moderate makes an armed queue raise its event after count completions, or period
-	// after the first one.
+	// after the first one; 0: not by this. DeviceAttr.MaxCQModCount and MaxCQModPeriod are
+	// the limits. count 1 or 0 without a period raises each event at once again.
 	Moderate(count int, period time.Duration) error
 }
 

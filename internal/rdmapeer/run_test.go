@@ -202,7 +202,7 @@ func TestTwoProcesses(t *testing.T) {
 	port := ln.Addr().(*net.TCPAddr).Port
 	ln.Close()
 	for _, program := range []string{"ibv_rc_pingpong", "ib_write_lat", "ib_send_bw"} {
-		args := []string{"-addr", "127.0.0.1", "-udp-port", "0", "-p", fmt.Sprint(port), "-limit", "30s", "-n", "50", program}
+		args := []string{"-addr", "127.0.0.1", "-udp-port", "0", "-p", fmt.Sprint(port), "-limit", "30s", "-n", "50", "-v", program}
 		var out [2]bytes.Buffer
 		var cmds [2]*exec.Cmd
 		for i, more := range [][]string{nil, {"127.0.0.1"}} {
@@ -215,6 +215,7 @@ func TestTwoProcesses(t *testing.T) {
 			assert.NoError(t, cmd.Wait(), "%s", &out[i])
 			assert.Contains(t, out[i].String(), program)
 			assert.Contains(t, out[i].String(), "verified")
+			assert.Contains(t, out[i].String(), "\ndevice.tx_packets ")
 		}
 	}
 }

@@ -215,7 +215,7 @@ func (q *qp) retire(una verbs.PSN) bool {
 			}
 			break
 		}
-		// A local invalidate has no PSN: it completes once it is executed.
+		// A local operation has no PSN: it completes once it is executed.
 		if w.numPSNs > 0 && una.Before(w.psn.Add(int(w.numPSNs))) || w.numPSNs == 0 && !w.done {
 			break
 		}
@@ -326,6 +326,7 @@ func (q *qp) flushSends() {
 	for r.head != q.sq.end() {
 		w := q.sq.at(r.head)
 		r.psn = w.psn.Add(int(w.numPSNs)) // for the next one: the queue pair of state SQE sends again
+		w.bind = nil
 		q.completeSend(w, verbs.WCFlushErr)
 	}
 	r.tx, r.sent, r.failed, r.rdAtomic = r.head, 0, false, 0

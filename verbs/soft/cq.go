@@ -25,13 +25,15 @@ type cq struct {
 	index int      // index in device.cqs
 	event chanLink // guarded by ch.mu
 
-	_         ucs.Pad
-	tail      cursor
-	ring      atomic.Pointer[[]verbs.WC] // length a power of two; replaced under tail
-	depth     uint64                     // guarded by tail
-	armed     atomic.Uint32              // armedNot or the completions that raise an event; changed under tail
-	state     atomic.Uint32              // cqUsable, cqOverrun or cqClosed
-	tailLocks uint64                     // locks of tail by push; changed under tail
+	_     ucs.Pad
+	tail  cursor
+	ring  atomic.Pointer[[]verbs.WC] // length a power of two; replaced under tail
+	depth uint64                     // guarded by tail
+	// moderation delays events; nil: there was none yet. Guarded by tail.
+	moderation *moderation
+	armed      atomic.Uint32 // armedNot or the completions that raise an event; changed under tail
+	state      atomic.Uint32 // cqUsable, cqOverrun or cqClosed
+	tailLocks  uint64        // locks of tail by push; changed under tail
 
 	_         ucs.Pad
 	head      cursor
@@ -120,15 +122,22 @@ func (c *cq) push(w *verbs.WC, solicited bool) bool {
 	}
 	ring := *c.ring.Load()
 	ring[t&uint64(len(ring)-1)] = *w
-	notify := false
+	notify, start := false, ucs.Time(0)
 	if a := c.armed.Load(); a != armedNot && (a == armedAny || solicited || w.Status != verbs.WCSuccess) {
-		c.armed.Store(armedNot)
-		notify = true
+		if notify = c.moderation == nil; !notify {
+			notify, start = c.moderation.delay(c.d)
+		}
+		if notify {
+			c.armed.Store(armedNot)
+		}
 	}
 	count(&c.tailLocks, 1)
 	c.tail.publish(t + 1)
 	if notify {
 		c.ch.post(c)
+	}
+	if start != 0 {
+		c.d.setEventTimer(c, start)
 	}
 	return true
 }
@@ -290,6 +299,7 @@ func (c *cq) Close() error {
 	d.mu.Unlock()
 
 	d.discardEvents(c)
+	d.stopModeration(c)
 	if c.ch != nil {
 		c.ch.remove(c)
 	}

@@ -43,10 +43,11 @@ const (
 	kindQP
 	kindSRQ
 	kindAH
+	kindMW
 	numKinds
 )
 
-var kindNames = [numKinds]string{"pd", "td", "mr", "cq", "channel", "qp", "srq", "ah"}
+var kindNames = [numKinds]string{"pd", "td", "mr", "cq", "channel", "qp", "srq", "ah", "mw"}
 
 const (
 	maxMRSize  = 1 << 62
@@ -80,7 +81,8 @@ func open(p *Provider, s *deviceSpec) (*device, error) {
 	d.attr = verbs.DeviceAttr{
 		NodeGUID: binary.LittleEndian.Uint64(r[:]), MaxMRSize: maxMRSize,
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: verbs.MaxSGE, MaxCQ: l.CQs, MaxCQE: l.CQE,
-		MaxMR: l.MRs, MaxPD: l.PDs, MaxAH: l.AHs, MaxSRQ: l.SRQs, MaxSRQWR: l.SRQWR, MaxSRQSGE: verbs.MaxSGE,
+		MaxMR: l.MRs, MaxCQModCount: maxModCount, MaxCQModPeriod: maxModPeriod,
+		MaxMW: min(l.MRs, maxKeys-l.MRs), MaxPD: l.PDs, MaxAH: l.AHs, MaxSRQ: l.SRQs, MaxSRQWR: l.SRQWR, MaxSRQSGE: verbs.MaxSGE,
 		MaxQPRdAtomic: l.RdAtomic, MaxQPInitRdAtomic: l.RdAtomic,
 		MaxInline: d.conf.MaxInline, MaxMessage: maxMessage,
 		Atomic: verbs.AtomicGlobal, Ports: 1, SRQResize: true, AckMeansPlaced: true,

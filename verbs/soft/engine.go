@@ -47,7 +47,8 @@ type engine struct {
 	timed      []*qp // queue pairs with a timer; under lock
 	// spareTimed is the memory of the previous such list, for reuse; under lock.
 	spareTimed []*qp
-	numTimed   atomic.Int32
+	moderated  []*cq        // with delayed events; under lock
+	numTimed   atomic.Int32 // queue pairs and completion queues with a timer
 	nextTimer  atomic.Int64 // lower bound of the times in timed; ucs.Time
 
 	memoryUsers memoryUsers
@@ -206,14 +207,18 @@ func (d *device) runTimers(now ucs.Time) {
 	clear(qs) // keep no reference to a closed queue pair
 	d.lock.lock()
 	d.spareTimed = qs[:0]
+	moderated := len(d.moderated) != 0
 	d.lock.unlock()
+	if moderated {
+		d.expireEvents(now)
+	}
 }
 
 // addTimed adds q to timed, to be checked by time when.
 func (d *device) addTimed(q *qp, when ucs.Time) {
 	d.lock.lock()
 	d.timed = append(d.timed, q)
-	d.numTimed.Store(int32(len(d.timed)))
+	d.numTimed.Store(int32(len(d.timed) + len(d.moderated)))
 	d.lock.unlock()
 	d.lowerNextTimer(when)
 	d.wake()

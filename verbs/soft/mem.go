@@ -26,12 +26,14 @@ type mr struct {
 	invalid   atomic.Bool // the key is invalid; changed under mrTable.mu
 	ctl       sync.Mutex  // serialises Reregister and Close: a second Close returns when the first has finished
 	closed    bool        // guarded by ctl
+	windows   int         // memory windows that are bound to it; guarded by mrTable.mu
+	bind      *binding    // of the binding of a memory window; nil: a region
 }
 
 const (
 	knownAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.ZeroBased |
-		verbs.HugeTLB | verbs.RelaxedOrdering // the last two are hints and have no effect
-	unsupportedAccess = verbs.BindMW | verbs.OnDemand | verbs.FlushGlobal | verbs.FlushPersistent
+		verbs.BindMW | verbs.HugeTLB | verbs.RelaxedOrdering // the last two are hints and have no effect
+	unsupportedAccess = verbs.OnDemand | verbs.FlushGlobal | verbs.FlushPersistent
 )
 
 // Register registers buf under a new key.
@@ -44,7 +46,7 @@ func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
 }
 
 // Reregister registers buf in place of the present memory, under a new key. An invalid
-// argument leaves an open region as it is. If the domain is closed or the limit of
+// argument leaves an open region as it is, and so does a memory window that is bound to it. If the domain is closed or the limit of
 // regions is reached, the region is closed.
 func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
 	p, err := ownObject[*pd](m.d, "protection domain", dom)
@@ -57,7 +59,9 @@ func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
 	}
 	m.ctl.Lock()
 	defer m.ctl.Unlock()
-	m.closeLocked()
+	if err := m.closeLocked(); err != nil {
+		return fmt.Errorf("register %d bytes: %w", len(buf), err)
+	}
 	d := m.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -110,26 +114,29 @@ func (m *mr) Addr() uint64 { return m.addr }
 // Bytes returns the memory, until Close.
 func (m *mr) Bytes() []byte { return m.buf }
 
-// Close invalidates the key and waits until the engine no longer accesses the memory.
+// Close invalidates the key and waits until the engine no longer accesses the memory. It fails
+// with ucs.ErrBusy while memory windows are bound to the region.
 func (m *mr) Close() error {
 	m.ctl.Lock()
 	defer m.ctl.Unlock()
-	m.closeLocked()
-	return nil
+	return m.closeLocked()
 }
 
-func (m *mr) closeLocked() {
+func (m *mr) closeLocked() error {
 	if m.closed {
-		return
+		return nil
+	}
+	d := m.d
+	if !d.mrs.remove(m) && !m.invalid.Load() {
+		return fmt.Errorf("close memory region: memory windows are bound to it: %w", ucs.ErrBusy)
 	}
 	m.closed = true
-	d := m.d
-	d.mrs.remove(m)
 	d.quiesce()
 	m.buf = nil
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	m.domain.release(kindMR)
+	return nil
 }
 
 // at returns n bytes at addr. It returns nil if they are not all in the region, or if
@@ -172,11 +179,12 @@ func (t *mrTable) add(m *mr) {
 	t.set(t.index(m.key), m)
 }
 
-// remove invalidates the key. It returns false if the key was invalid already.
+// remove invalidates the key. It returns false if the key was invalid already, or memory windows
+// are bound to the region.
 func (t *mrTable) remove(m *mr) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if m.invalid.Swap(true) {
+	if m.windows > 0 || m.invalid.Swap(true) {
 		return false
 	}
 	t.set(t.index(m.key), nil)

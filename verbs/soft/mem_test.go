@@ -22,7 +22,7 @@ func TestAccess(t *testing.T) {
 	p := testPD(t, openTest(t, Config{}))
 	buf := make([]byte, 8)
 	for a := verbs.Access(0); a <= remoteAccess; a++ {
-		for _, more := range []verbs.Access{0, verbs.ZeroBased, verbs.HugeTLB, verbs.RelaxedOrdering} {
+		for _, more := range []verbs.Access{0, verbs.ZeroBased, verbs.BindMW, verbs.HugeTLB, verbs.RelaxedOrdering} {
 			m, err := p.Register(buf, verbs.MRConfig{Access: a | more})
 			if a&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && a&verbs.LocalWrite == 0 {
 				refused(t, err, ucs.ErrInvalid, "require LocalWrite")
@@ -32,7 +32,7 @@ func TestAccess(t *testing.T) {
 			require.NoError(t, m.Close())
 		}
 	}
-	for _, a := range []verbs.Access{verbs.BindMW, verbs.OnDemand, verbs.FlushGlobal, verbs.FlushPersistent} {
+	for _, a := range []verbs.Access{verbs.OnDemand, verbs.FlushGlobal, verbs.FlushPersistent} {
 		_, err := p.Register(buf, verbs.MRConfig{Access: a})
 		refused(t, err, ucs.ErrUnsupported, "access 0x")
 	}

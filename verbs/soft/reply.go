@@ -160,7 +160,7 @@ func (q *qp) buildResponse(at int, p *packet) {
 		q.initPacket(p, op, a.psn.Add(int(a.sent)))
 		p.Syndrome, p.MSN = wire.AckNoCredits, a.msn
 		if n > 0 {
-			b, ok := q.d.remote(q.pd, a.key, a.addr+uint64(off), int(n), verbs.RemoteRead)
+			b, ok := q.remote(a.key, a.addr+uint64(off), int(n), verbs.RemoteRead)
 			if !ok { // the memory was deregistered meanwhile
 				q.initPacket(p, wire.Acknowledge, a.psn.Add(int(a.sent)))
 				p.Syndrome = wire.NakRemoteAccess

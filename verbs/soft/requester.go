@@ -88,11 +88,12 @@ func (q *qp) nextRequest(p *packet) bool {
 			return false
 		}
 
-		// A local invalidate takes no packet. It is executed once, and completes in its turn.
-		if w.op == verbs.OpLocalInv {
+		// A local invalidate or a bind takes no packet. It is executed once, and completes in
+		// its turn.
+		if w.numPSNs == 0 {
 			r.tx++
 			if !w.done {
-				if w.done = q.d.invalidate(q.pd, w.imm); !w.done {
+				if w.done = q.executeLocal(w); !w.done {
 					w.status, r.failed = verbs.WCMWBindErr, true
 				}
 				q.retire(r.una)

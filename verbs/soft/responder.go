@@ -193,7 +193,7 @@ func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 			return
 		}
 		r.received += uint32(p.n)
-		if info.Headers&wire.HasIETH != 0 && !q.d.invalidate(q.pd, p.ImmDt) {
+		if info.Headers&wire.HasIETH != 0 && !q.invalidate(p.ImmDt) {
 			q.failRecv(verbs.WCLocProtErr, wire.NakRemoteAccess)
 			return
 		}
@@ -226,6 +226,9 @@ func (q *qp) handleRequest(p *packet, info *wire.Info, now ucs.Time) {
 		}
 		if p.n > 0 {
 			to, ok := q.d.remote(q.pd, r.key, r.addr, p.n, verbs.RemoteWrite)
+			if !ok {
+				to, ok = q.throughWindow(r.key, r.addr, p.n, verbs.RemoteWrite)
+			}
 			if !ok {
 				q.rejectRequest(wire.NakRemoteAccess)
 				return
@@ -305,7 +308,7 @@ func (q *qp) executeReadOrAtomic(p *packet) bool {
 		npk = max(1, (p.DMALen+uint32(q.mtu)-1)/uint32(q.mtu))
 		ok = p.DMALen == 0 || q.remoteAllows(p, verbs.RemoteRead)
 	default:
-		word, ok = q.d.remote(q.pd, p.RKey, p.VA, 8, verbs.RemoteAtomic)
+		word, ok = q.remote(p.RKey, p.VA, 8, verbs.RemoteAtomic)
 	}
 	if !ok {
 		q.rejectRequest(nak)
@@ -341,7 +344,7 @@ func (q *qp) executeReadOrAtomic(p *packet) bool {
 
 // remoteAllows reports whether the peer may access the range that p's RETH names.
 func (q *qp) remoteAllows(p *packet, access verbs.Access) bool {
-	_, ok := q.d.remote(q.pd, p.RKey, p.VA, int(p.DMALen), access)
+	_, ok := q.remote(p.RKey, p.VA, int(p.DMALen), access)
 	return ok
 }
 

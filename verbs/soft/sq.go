@@ -27,6 +27,7 @@ type wqe struct {
 	remote                   uint64
 	swapOrQPN, compareOrQKey uint64 // swap and compare value; of a datagram: destination QPN and Q_Key
 	ah                       *ah    // of a datagram: the address handle found when it was posted; nil: there was none
+	bind                     *mr    // of OpBindMW: the binding, until it is executed
 	sg                       [verbs.MaxSGE]verbs.SGE
 }
 
@@ -41,6 +42,7 @@ type sendQueue struct {
 	tail    cursor
 	head    atomic.Uint32 // copy of requester.head for the posters
 	counts  sendCounts    // counters of the posters
+	bind    *mr           // of the bind that is being posted; written with the posters' lock
 }
 
 // end returns the running number after the last posted work request.
@@ -104,7 +106,7 @@ func (q *qp) fillWQE(w *wqe, r *verbs.SendWR) ucs.Status {
 		return ucs.OK
 	}
 	switch {
-	case r.Op >= 32 || q.ops>>r.Op&1 == 0, int(r.NumSG) > q.caps.MaxSendSGE:
+	case r.Op >= 32 || q.ops>>r.Op&1 == 0, r.Op == verbs.OpBindMW && q.sq.bind == nil, int(r.NumSG) > q.caps.MaxSendSGE:
 		return ucs.InvalidParam
 	case r.Flags&verbs.SendInline != 0 && (inlineOps>>r.Op&1 == 0 || int(r.InlineLen) > q.caps.MaxInline && r.NumSG == 0):
 		return ucs.InvalidParam
@@ -152,8 +154,8 @@ func (q *qp) fillWQE(w *wqe, r *verbs.SendWR) ucs.Status {
 	if n > uint64(q.mtu) && q.typ != verbs.UD {
 		w.numPSNs = uint32((n + uint64(q.mtu) - 1) / uint64(q.mtu))
 	}
-	if r.Op == verbs.OpLocalInv {
-		w.numPSNs = 0
+	if localOps>>r.Op&1 != 0 {
+		w.numPSNs, w.bind, q.sq.bind = 0, q.sq.bind, nil
 	}
 	w.psn = q.sq.nextPSN
 	q.sq.nextPSN = w.psn.Add(int(w.numPSNs))
@@ -182,8 +184,8 @@ func (q *qp) fillFast(w *wqe, r *verbs.SendWR) {
 // sendOps are the opcodes that a queue pair type accepts.
 var sendOps = map[verbs.QPType]uint32{
 	verbs.RC: 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpRead |
-		1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd | 1<<verbs.OpLocalInv | 1<<verbs.OpSendInv,
-	verbs.UC: 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpLocalInv,
+		1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd | 1<<verbs.OpLocalInv | 1<<verbs.OpBindMW | 1<<verbs.OpSendInv,
+	verbs.UC: 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | localOps,
 	verbs.UD: 1<<verbs.OpSend | 1<<verbs.OpSendImm,
 }
 
@@ -197,5 +199,8 @@ const fastOps = 1<<verbs.OpWrite | 1<<verbs.OpSend
 // plainOps are the operations that take PSNs and complete when the last is
 // acknowledged.
 const plainOps = inlineOps
+
+// localOps are the operations that take no packet.
+const localOps = 1<<verbs.OpLocalInv | 1<<verbs.OpBindMW
 
 const atomicOps = 1<<verbs.OpCompareSwap | 1<<verbs.OpFetchAdd

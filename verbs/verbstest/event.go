@@ -2,6 +2,7 @@ package verbstest
 
 import (
 	"context"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
@@ -19,6 +20,9 @@ var eventCases = []testCase{
 	{"unarmed", 0, eventUnarmed},
 	{"no-channel", 0, eventNoChannel},
 	{"many-queues", 0, eventManyQueues},
+	{"moderation-count", 0, eventModerationCount},
+	{"moderation-period", 0, eventModerationPeriod},
+	{"moderation-limits", 0, eventModerationLimits},
 	{"wait", 0, eventWait},
 	{"wait-asleep", Background | Threads, eventWaitAsleep},
 }
@@ -230,4 +234,61 @@ func eventWaitAsleep(e *env) {
 		e.cqs = cqs
 		require.Equal(e, 1, l.cq.poll())
 	}
+}
+
+// moderated is a listener whose events are delayed.
+func (e *env) moderated(count int, period time.Duration) *listener {
+	e.Helper()
+	l := e.listen()
+	e.unlessSupported(verbs.Moderate(l.cq.CQ, count, period), "moderation")
+	return l
+}
+
+// eventModerationCount: the last of several completions raises the event, and without moderation
+// each does again.
+func eventModerationCount(e *env) {
+	l := e.moderated(4, 0)
+	for range 2 {
+		require.Equal(e, ucs.OK, l.cq.Arm(false))
+		for range 3 {
+			l.message(0)
+			l.silent("fewer completions than the count")
+		}
+		l.message(0)
+		l.fires("the count")
+		l.message(0)
+		l.silent("not armed")
+	}
+	require.NoError(e, verbs.Moderate(l.cq.CQ, 1, 0))
+	require.Equal(e, ucs.OK, l.cq.Arm(false))
+	l.message(0)
+	l.fires("no moderation")
+}
+
+// eventModerationPeriod: fewer completions raise the event at the end of the period.
+func eventModerationPeriod(e *env) {
+	const period = 20 * time.Millisecond
+	l := e.moderated(1000, period)
+	for range 3 {
+		require.Equal(e, ucs.OK, l.cq.Arm(false))
+		from := e.now()
+		l.message(0)
+		l.until("the event", func() bool { return readable(l.FD()) })
+		require.GreaterOrEqual(e, e.now().Sub(from), period)
+		l.fires("the period")
+	}
+}
+
+func eventModerationLimits(e *env) {
+	l := e.moderated(1, 0)
+	a := e.sides[1].Attr()
+	require.Positive(e, a.MaxCQModCount)
+	require.Positive(e, a.MaxCQModPeriod)
+	e.refused(verbs.Moderate(l.cq.CQ, a.MaxCQModCount+1, 0), "count")
+	e.refused(verbs.Moderate(l.cq.CQ, 1, a.MaxCQModPeriod+time.Microsecond), "period")
+	e.refused(verbs.Moderate(l.cq.CQ, -1, 0), "negative count")
+	e.refused(verbs.Moderate(l.cq.CQ, 1, -time.Second), "negative period")
+	require.Equal(e, ucs.OK, l.cq.Arm(false))
+	l.message(0)
+	l.fires("what was before")
 }

@@ -134,6 +134,7 @@ var themes = []struct {
 	{"device", deviceCases},
 	{"object", objectCases},
 	{"memory", memoryCases},
+	{"window", windowCases},
 	{"state", stateCases},
 	{"post", postCases},
 	{"data", dataCases},

@@ -19,6 +19,10 @@ var memoryCases = []testCase{
 	{"relaxed-ordering", 0, memoryRelaxed},
 	{"local-invalidate", 0, memoryLocalInvalidate},
 	{"not-revocable", 0, memoryNotRevocable},
+	{"reregister", 0, memoryReregister},
+	{"reregister-access", 0, memoryReregisterAccess},
+	{"reregister-domain", 0, memoryReregisterDomain},
+	{"reregister-bad", 0, memoryReregisterBad},
 }
 
 // memoryAccess: every legal combination, with relaxed ordering too, which changes
@@ -201,4 +205,104 @@ func memoryNotRevocable(e *env) {
 		q.send(at(request(4, verbs.OpWrite, m.sge(0, 8)), far, 0))
 		q.sent(4)
 	}
+}
+
+// reregistered is memory of a side, and changes its registration.
+func (s *side) reregistered(m *mem, pd verbs.PD, buf []byte, access verbs.Access) *mem {
+	s.env.Helper()
+	s.env.unlessSupported(verbs.Reregister(m.MR, pd, buf, verbs.MRConfig{Access: access}), "another registration")
+	m.buf = buf
+	return m
+}
+
+// memoryReregister: a region names other memory, under its key or another one; the key before is
+// worth nothing then. A closed region is open again.
+func memoryReregister(e *env) {
+	d := e.rc(nil)
+	for _, s := range e.sides {
+		m := s.mem(4096, everything)
+		for i := range 4 {
+			if i == 2 {
+				require.NoError(e, m.Close())
+			}
+			before := append([]byte{}, m.buf...)
+			old := m.buf
+			s.reregistered(m, s.pd, make([]byte, 4096), everything)
+			require.Same(e, &m.buf[0], &m.Bytes()[0])
+			w := at(request(1, verbs.OpWrite, m.sge(0, 64)), d.bm, 0)
+			q := d.a
+			if s == e.sides[1] {
+				q, w.Remote, w.RKey = d.b, d.am.Addr(), d.am.RKey()
+			}
+			m.fill(64, byte(i))
+			q.send(w)
+			q.sent(1)
+			require.Equal(e, before, old, "the memory before")
+		}
+	}
+	m := e.sides[1].mem(4096, everything)
+	old := *m
+	key := m.RKey()
+	e.sides[1].reregistered(m, e.sides[1].pd, make([]byte, 4096), everything)
+	want := append([]byte{}, d.am.fill(64, 9)...)
+	d.a.send(at(request(1, verbs.OpWrite, d.am.sge(0, 64)), m, 0))
+	d.a.sent(1)
+	require.Equal(e, want, m.buf[:64])
+	w := at(request(2, verbs.OpWrite, d.am.sge(0, 64)), m, 0)
+	if m.RKey() == key {
+		return
+	}
+	w.RKey = key
+	d.a.send(w)
+	d.a.sentAs(2, verbs.WCRemAccessErr)
+	require.Equal(e, make([]byte, 4096), old.buf)
+}
+
+// memoryReregisterAccess: the new rights hold.
+func memoryReregisterAccess(e *env) {
+	d := e.rc(nil)
+	m := e.sides[1].mem(64, everything)
+	e.sides[1].reregistered(m, e.sides[1].pd, m.buf, verbs.LocalWrite|verbs.RemoteRead)
+	d.a.send(at(request(1, verbs.OpRead, d.am.sge(0, 8)), m, 0))
+	d.a.sent(1)
+	d.a.send(at(request(2, verbs.OpWrite, d.am.sge(0, 8)), m, 0))
+	d.a.sentAs(2, verbs.WCRemAccessErr)
+}
+
+// memoryReregisterDomain: memory that went to another domain is out of reach for the queue pairs
+// of the one before, which can be closed.
+func memoryReregisterDomain(e *env) {
+	s := e.sides[1]
+	d := e.rc(nil)
+	from, err := s.AllocPD()
+	require.NoError(e, err)
+	m := s.memOf(from, make([]byte, 64), verbs.MRConfig{Access: everything})
+	e.busy(from.Close(), "domain with memory")
+	s.reregistered(m, s.pd, m.buf, everything)
+	require.NoError(e, from.Close())
+	d.a.send(at(request(1, verbs.OpWrite, d.am.sge(0, 8)), m, 0))
+	d.a.sent(1)
+	other := s.domain()
+	s.reregistered(m, other, m.buf, everything)
+	e.Cleanup(func() { _ = m.Close() }) // before its domain
+	d.a.send(at(request(2, verbs.OpWrite, d.am.sge(0, 8)), m, 0))
+	d.a.sentAs(2, verbs.WCRemAccessErr)
+}
+
+// memoryReregisterBad: a change that is refused leaves the region as it was.
+func memoryReregisterBad(e *env) {
+	d := e.rc(nil)
+	s := e.sides[1]
+	m := s.reregistered(s.mem(64, everything), s.pd, make([]byte, 64), everything)
+	key := m.RKey()
+	for _, access := range []verbs.Access{verbs.RemoteWrite, verbs.RemoteAtomic} {
+		e.refused(verbs.Reregister(m.MR, s.pd, make([]byte, 64), verbs.MRConfig{Access: access}), "access %v", access)
+	}
+	e.refused(verbs.Reregister(m.MR, e.sides[0].pd, m.buf, verbs.MRConfig{Access: everything}), "domain of another device")
+	e.refused(verbs.Reregister(m.MR, s.pd, nil, verbs.MRConfig{Access: everything}), "no bytes")
+	require.Equal(e, key, m.RKey())
+	want := append([]byte{}, d.am.fill(8, 3)...)
+	d.a.send(at(request(1, verbs.OpWrite, d.am.sge(0, 8)), m, 0))
+	d.a.sent(1)
+	require.Equal(e, want, m.buf[:8])
 }

@@ -31,6 +31,8 @@ type faults struct {
 	cqConfig func(*verbs.CQConfig)
 	modify   func(*verbs.QPAttr, verbs.AttrMask)
 	channel  func(verbs.CompChannel) verbs.CompChannel
+	mw       func(verbs.MW) verbs.MW
+	bind     func(*verbs.MWBind)
 }
 
 // The wrapped objects. Inside stands what the device made, and what its faults
@@ -57,6 +59,14 @@ type (
 	srqF struct {
 		verbs.SRQ
 		inside verbs.SRQ
+	}
+	mrF struct {
+		verbs.MR
+		inside verbs.MR
+	}
+	mwF struct {
+		verbs.MW
+		inside verbs.MW
 	}
 	qpF struct {
 		verbs.QP
@@ -157,7 +167,7 @@ func (p *pdF) Register(b []byte, c verbs.MRConfig) (verbs.MR, error) {
 	if err != nil {
 		return nil, err
 	}
-	return apply(p.f.mr, m), nil
+	return &mrF{apply(p.f.mr, m), m}, nil
 }
 
 func (p *pdF) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
@@ -190,6 +200,36 @@ func (p *pdF) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 	w := &qpF{apply(p.f.qp, q), q, p.f}
 	p.c.known[q] = w
 	return w, nil
+}
+
+func (m *mrF) Reregister(pd verbs.PD, buf []byte, c verbs.MRConfig) error {
+	if p, ok := pd.(*pdF); ok {
+		pd = p.PD
+	}
+	return verbs.Reregister(m.MR, pd, buf, c)
+}
+
+func (q *cqF) Moderate(count int, period time.Duration) error {
+	if m, ok := q.CQ.(verbs.Moderator); ok {
+		return m.Moderate(count, period)
+	}
+	return verbs.Moderate(q.inside, count, period)
+}
+
+func (p *pdF) AllocMW(t verbs.MWType) (verbs.MW, error) {
+	w, err := verbs.AllocMW(p.PD, t)
+	if err != nil {
+		return nil, err
+	}
+	return &mwF{apply(p.f.mw, w), w}, nil
+}
+
+func (q *qpF) BindWindow(id uint64, flags verbs.SendFlags, w verbs.MW, b verbs.MWBind) error {
+	if q.f.bind != nil {
+		q.f.bind(&b)
+	}
+	b.MR = b.MR.(*mrF).inside
+	return verbs.BindWindow(q.inside, id, flags, w.(*mwF).inside, b)
 }
 
 func (q *qpF) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {

@@ -1,6 +1,8 @@
 package verbstest
 
 import (
+	"time"
+
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
@@ -27,6 +29,11 @@ type (
 		key uint32
 	}
 	undying struct{ verbs.MR } // goes on after Close
+	unbusy  struct{ verbs.MR } // says that it was closed
+	lasting struct{ verbs.MW } // goes on after Close
+	hasty   struct{ verbs.CQ } // delays no event
+	fixed   struct{ verbs.MR } // keeps its registration
+	granted struct{ verbs.MR } // gets all rights when it is registered anew
 	telling struct {
 		verbs.CompChannel
 		try func(c verbs.CompChannel) (uint64, bool)
@@ -69,6 +76,22 @@ func (m modest) Query() verbs.QPAttr {
 
 func (k keyed) RKey() uint32 { return k.key }
 func (undying) Close() error { return nil }
+
+func (u unbusy) Close() error {
+	_ = u.MR.Close()
+	return nil
+}
+
+func (lasting) Close() error { return nil }
+
+func (hasty) Moderate(int, time.Duration) error { return nil }
+
+func (fixed) Reregister(verbs.PD, []byte, verbs.MRConfig) error { return nil }
+
+func (g granted) Reregister(pd verbs.PD, buf []byte, c verbs.MRConfig) error {
+	c.Access = everything
+	return verbs.Reregister(g.MR, pd, buf, c)
+}
 
 func (c telling) TryEvent() (uint64, bool) { return c.try(c.CompChannel) }
 
@@ -241,6 +264,20 @@ var mutants = []mutant{
 		}
 	}}},
 	{"memory has all rights, also for an unreliable connection", "unreliable/missing-right", faults{modify: modifies(verbs.AttrAccessFlags, func(a *verbs.QPAttr) { a.Access = everything })}},
+	{"windows have all rights", "window/rights", faults{bind: func(b *verbs.MWBind) { b.Access = windowRightsAll }}},
+	{"windows are longer than asked", "window/bounds", faults{bind: func(b *verbs.MWBind) { b.Len += 8 }}},
+	{"windows cannot be taken back", "window/unbind", faults{bind: func(b *verbs.MWBind) {
+		if b.Len == 0 {
+			b.Addr, b.Len = b.MR.Addr()+windowFrom, windowLen
+			b.Access = windowRightsAll
+		}
+	}}},
+	{"memory with a window goes", "window/region-busy", faults{mr: func(m verbs.MR) verbs.MR { return unbusy{m} }}},
+	{"windows live on", "window/closed", faults{mw: func(w verbs.MW) verbs.MW { return lasting{w} }}},
+	{"memory keeps its registration", "memory/reregister", faults{mr: func(m verbs.MR) verbs.MR { return fixed{m} }}},
+	{"another registration gives all rights", "memory/reregister-access", faults{mr: func(m verbs.MR) verbs.MR { return granted{m} }}},
+	{"events are not delayed", "event/moderation-count", faults{cq: func(q verbs.CQ) verbs.CQ { return hasty{q} }}},
+	{"events come too early", "event/moderation-period", faults{cq: func(q verbs.CQ) verbs.CQ { return hasty{q} }}},
 	{"arming does nothing", "event/arm", faults{cq: func(q verbs.CQ) verbs.CQ {
 		return arming{q, func(verbs.CQ, bool) ucs.Status { return ucs.OK }}
 	}}},

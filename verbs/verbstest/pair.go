@@ -94,8 +94,10 @@ func (q *qp) attr(to verbs.QPState, peer *qp) (*verbs.QPAttr, verbs.AttrMask) {
 		a.AV, a.DestQPN, a.RQPSN = q.side.address(peer.side), peer.QPN(), peer.psn
 		a.PeerFeatures = peer.side.port.PeerFeatures
 	}
-	masks := map[verbs.QPState]verbs.AttrMask{verbs.StateInit: initMaskRC, verbs.StateRTR: rtrMaskRC, verbs.StateRTS: rtsMaskRC}
+	var masks map[verbs.QPState]verbs.AttrMask
 	switch q.typ {
+	case verbs.RC:
+		masks = map[verbs.QPState]verbs.AttrMask{verbs.StateInit: initMaskRC, verbs.StateRTR: rtrMaskRC, verbs.StateRTS: rtsMaskRC}
 	case verbs.UC:
 		masks = map[verbs.QPState]verbs.AttrMask{verbs.StateInit: initMaskRC, verbs.StateRTR: rtrMaskUC, verbs.StateRTS: rtsMaskUD}
 	case verbs.UD:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"os"
 	"os/exec"
@@ -131,9 +132,7 @@ func (m *Machine) boot(ctx context.Context, qemu string, k *Kernel, c *Config) e
 		return err
 	}
 	files := map[string]string{"/init": guest}
-	for name, host := range c.Files {
-		files[name] = host
-	}
+	maps.Copy(files, c.Files)
 	with := *c
 	with.Files = files
 	initramfs := filepath.Join(m.dir, "initramfs")
