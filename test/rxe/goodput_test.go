@@ -21,7 +21,7 @@ var goodputFile = flag.String("rxe.goodput", "", "store the table of goodput in 
 // Bandwidth tests whose goodput is compared: bytes of a message and number of messages.
 const (
 	goodputSize  = 65536
-	goodputCount = 200
+	goodputCount = 60
 	goodputRuns  = 3 // the fastest counts: the machine is emulated and shares its host
 )
 
@@ -34,7 +34,7 @@ type flow struct {
 // flows returns the directions: between a soft device in namespace peer and rxe0, and between rxe1 and
 // rxe0. All packets cross the link of rxe0.
 func flows(program string) []flow {
-	args := []string{"-s", strconv.Itoa(goodputSize), "-n", strconv.Itoa(goodputCount), "-u", "16"}
+	args := []string{"-s", strconv.Itoa(goodputSize), "-n", strconv.Itoa(goodputCount), "-t", "16", "-u", "18"}
 	job := func(peer bool, argv ...string) vm.Job {
 		return vm.Job{Argv: argv, Peer: peer, Limit: exchangeLimit}
 	}
@@ -93,6 +93,7 @@ func TestGoodput(t *testing.T) {
 		return // nothing to check in so short a time
 	}
 	defer spent("goodput", time.Now())
+	provide(t, rdmapeer)
 	var table strings.Builder
 	fmt.Fprintf(&table, "| program | loss | soft to kernel | kernel to soft | kernel to kernel | ratios |\n|---|---|---|---|---|---|\n")
 	for _, loss := range []float64{0, 0.5} {

@@ -17,7 +17,7 @@ var rdmapeerIBV = binary{"rdmapeer-ibv", "build", "internal/rdmapeer", []string{
 // ibvExchanges are runs of rdmapeer over libibverbs on rxe1 with a program on rxe0: one for each kind of operation.
 var ibvExchanges = []exchange{
 	{program: "ibv_rc_pingpong", options: "-n 50", short: true},
-	{program: "ibv_srq_pingpong", options: "-n 50", ipv6: true},
+	{program: "ibv_srq_pingpong", options: "-n 20 -q 4 -s 1000", ipv6: true},
 	{program: "ib_send_bw", options: "-n 100 -s 10000 -m 1024 -q 4 -b"},
 	{program: "ib_send_lat", options: "-n 50 -s 1000 -c UD"},
 	{program: "ib_send_lat", options: "-n 100 -s 64 -I 64 -e"},

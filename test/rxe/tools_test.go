@@ -15,7 +15,7 @@ import (
 
 // toolPrograms lists programs of the host that the tests run in the machine, some several times.
 func toolPrograms() []string {
-	names := []string{"grep", "ibv_uc_pingpong", "ibv_ud_pingpong"}
+	names := []string{"grep", "tc", "ibv_uc_pingpong", "ibv_ud_pingpong"}
 	for _, x := range exchanges {
 		names = append(names, x.program)
 	}
