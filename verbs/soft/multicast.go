@@ -121,7 +121,7 @@ func (d *device) hasMulticast() bool { return d.kind == overInproc }
 func (l inprocLink) sendGroup(group *verbs.GID, p *packet) bool {
 	all := true
 	if p.DestQP != verbs.MulticastQPN {
-		return true // nobody receives it
+		return true // no queue pair receives it
 	}
 	for _, o := range *l.d.conf.Switch.devices.Load() {
 		if o == nil {

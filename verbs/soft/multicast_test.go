@@ -17,7 +17,7 @@ import (
 var testGroup = verbs.GIDOf(netip.MustParseAddr("239.77.85.1"))
 
 // TestMulticastRacesWithClose: queue pairs join, leave and close while another one sends to the
-// group without pause. A member hears datagrams, and closing ends.
+// group without pause. A member receives datagrams, and closing ends.
 func TestMulticastRacesWithClose(t *testing.T) {
 	p := New(Config{Link: LinkInproc})
 	a, b := newEnd(t, p, verbs.UD, 64), newEnd(t, p, verbs.UD, 4096)

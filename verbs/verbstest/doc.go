@@ -27,12 +27,16 @@
 //     is looked at is not asked.
 //   - A request that names no address handle of its domain is refused, or fails.
 //   - Modify refuses before it changes anything.
+//   - A window that cannot be bound is refused by the call, or the request ends with
+//     WCMWBindErr.
+//   - A request of an unreliable connection that cannot be sent moves it to state SQE or
+//     Err.
 //   - RetryCnt time-outs, and one more, fail a request: it is sent RetryCnt + 1
 //     times. So do RNRRetry waits.
 //   - A packet that needs no reply is dropped silently; what came after it is
 //     served.
 //
-// Not tested: events of ports, which nothing here can cause, and what stands in
+// Not tested: events of ports, which nothing here can cause, and PeerProber of
 // verbs/optional.go.
 //
 // Start reading at fixture.go, env.go and pair.go.

@@ -126,7 +126,7 @@ func multicastHeaderArea(e *env) {
 	require.Equal(e, [2]netip.Addr{e.sides[0].gid.Addr(), g.Addr()}, [2]netip.Addr{from, to})
 }
 
-// multicastOwnDevice: other queue pairs of the sender's device hear it, the sender does not.
+// multicastOwnDevice: other queue pairs of the sender's device receive it, the sender does not.
 func multicastOwnDevice(e *env) {
 	d := e.ud(nil)
 	g := e.group(3)
@@ -155,7 +155,7 @@ func multicastDetach(e *env) {
 	other.nothing("detached")
 }
 
-// multicastNoMember: what nobody hears is sent all the same.
+// multicastNoMember: a datagram to a group without members is sent all the same.
 func multicastNoMember(e *env) {
 	d := e.ud(nil)
 	d.b.attach(e.group(5))
@@ -167,7 +167,7 @@ func multicastNoMember(e *env) {
 	d.casts(e.groupAH(e.group(5)), 10, []*qp{d.b})
 }
 
-// multicastGroups: a queue pair may be in several groups, and hears no other.
+// multicastGroups: a queue pair may be in several groups, and receives from no other.
 func multicastGroups(e *env) {
 	d := e.ud(nil)
 	other := e.sides[1].readyUD()
@@ -228,7 +228,7 @@ func multicastRefused(e *env) {
 	require.Error(e, q.Modify(a, mask), "a connection to a group")
 }
 
-// multicastAgain: a member that is attached twice hears once, and is detached by one call.
+// multicastAgain: a member that is attached twice receives a datagram once, and is detached by one call.
 func multicastAgain(e *env) {
 	d := e.ud(nil)
 	g := e.group(13)
