@@ -38,7 +38,7 @@ type device struct {
 	ahs    *C.struct_goucx_ahs
 	events eventQueue
 
-	// gone: the device was removed or has failed. Posts and polls fail from then on.
+	// gone: the device was removed or has failed. No object is created from then on.
 	gone atomic.Bool
 }
 
