@@ -24,7 +24,7 @@ var verbsList = []mutant{
 	{
 		name: "the checksum of a packet is not looked at",
 		file: "verbs/soft/link_udp.go",
-		old:  "	return f, g.Check(i, foreign)", new: "	return f, true",
+		old:  "	return f, g.Check(i, c)", new: "	return f, true",
 		pkg: "./verbs/soft", test: "^TestFloodOfGarbage$",
 	},
 	{

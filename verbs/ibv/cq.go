@@ -42,7 +42,7 @@ func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 		return fail(err)
 	}
 	if domain != nil && domain.parent == nil {
-		return fail(fmt.Errorf("Domain is a protection domain, want a parent domain: %w", ucs.ErrInvalid))
+		return fail(fmt.Errorf("a CQConfig.Domain that is a protection domain, want a parent domain: %w", ucs.ErrInvalid))
 	}
 	if c.Depth < 1 || c.Depth > d.attr.MaxCQE {
 		return fail(fmt.Errorf("depth %d, want 1 to %d: %w", c.Depth, d.attr.MaxCQE, ucs.ErrInvalid))
