@@ -44,14 +44,14 @@ func TestAMFetchedNow(t *testing.T) {
 	var want []got
 	var sends []Request
 	before := p.a.t.count.Value(cntRndvSent)
-	fetched := uint64(0)
+	fetched, heapMax := uint64(0), int(lane().maxHeapEager)
 	for round := range 3 {
-		for _, n := range []int{8, 7000, 1, lane().maxBcopy, lane().maxBcopy + 1, 6144, 6145, 40_000, 2, 64 << 10, 0} {
+		for _, n := range []int{8, 7000, 1, lane().maxBcopy, lane().maxBcopy + 1, heapMax, heapMax + 1, 40_000, 2, 64 << 10, 0} {
 			for k, memory := range [][]byte{heap, allocated.Bytes()} {
 				header := bytes.Repeat([]byte{byte(n)}, round*100)
 				sends = append(sends, p.e.AMSend(1, header, memory[:n]))
 				want = append(want, got{header, memory[:n], false})
-				if n > []int{6144, 2048}[k] && n+len(header) > lane().maxBcopy {
+				if n > []int{heapMax, int(lane().maxAllocEager)}[k] && n+len(header) > lane().maxBcopy {
 					fetched++
 				}
 			}
