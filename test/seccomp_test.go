@@ -183,7 +183,7 @@ func denied(t *testing.T, name string, env []string, path string, args ...string
 }
 
 func deniedWhy(t *testing.T, d denial, errno syscall.Errno) {
-	c := denied(t, d.under(errno), os.Environ(), built(t, "ucx_info"), "--why", "-P", "intra")
+	c := denied(t, d.under(errno), append(os.Environ(), "UCX_SHM_FETCH_THRESH=6k"), built(t, "ucx_info"), "--why", "-P", "intra")
 	require.Zero(t, c.End(patience), "%s", &c.Err)
 	if d.why != "" {
 		assert.Contains(t, c.Out.String(), d.why)
