@@ -52,7 +52,7 @@ func TestPtraceScope(t *testing.T) {
 	for _, scope := range []string{"0", "1", "2", "3"} {
 		name := yamaDenial + scope
 		t.Run(scope, func(t *testing.T) {
-			c := denied(t, name, os.Environ(), built(t, "ucx_info"), "--why", "-P", "intra")
+			c := denied(t, name, append(os.Environ(), "UCX_SHM_FETCH_THRESH=6k"), built(t, "ucx_info"), "--why", "-P", "intra")
 			if c.End(patience) == exitNotPermitted {
 				t.Skip("the system does not permit to mount over /proc/sys/kernel")
 			}
