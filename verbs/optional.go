@@ -31,7 +31,7 @@ type MWType uint8
 
 // Kinds of memory windows.
 const (
-	// MWType1: any queue pair of the domain may bind it, and each bind gives it another key.
+	// MWType1: any queue pair of the domain may bind it, and each bind changes its key.
 	// A bind of no bytes makes the key invalid.
 	MWType1 MWType = 1
 	// MWType2: it belongs to the queue pair that binds it, and only its peer may use it.
@@ -43,13 +43,13 @@ const (
 //
 // Source: IBTA vol. 1, 10.6.7.
 type MW interface {
-	// RKey returns the key. A window that is not bound gives no access.
+	// RKey returns the key. With the key of an unbound window a peer has no access.
 	RKey() uint32
 	// Close makes the key invalid and frees the window.
 	Close() error
 }
 
-// MWBind is the memory that a window gives access to.
+// MWBind is the memory that peers access with the key of a window.
 type MWBind struct {
 	// MR is the region, registered with BindMW access in the domain of the window.
 	MR MR

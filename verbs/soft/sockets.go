@@ -46,7 +46,7 @@ func closeSockets(all []*udp.Socket) error {
 	return errors.Join(errs...)
 }
 
-// useSockets makes the sockets those of the device, and gives it their addresses.
+// useSockets makes the sockets and their addresses those of the device.
 func (d *device) useSockets(all []*udp.Socket) {
 	d.sockets, d.udp = all, all[0]
 	for _, u := range all {
@@ -59,7 +59,7 @@ func (d *device) useSockets(all []*udp.Socket) {
 }
 
 // SetPort moves a soft device over UDP to another port, on all its addresses; 0: a random
-// one. So a program can give one device port 4791, which peers other than goucx need, and
+// one. So a program can move one device to port 4791, which peers other than goucx need, and
 // leave Config.Port 0 for the others. No object of the device may be open.
 //
 // Errors: ucs.ErrUnsupported for other devices; ucs.ErrBusy while objects are open; if the

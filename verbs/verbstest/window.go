@@ -165,7 +165,7 @@ func windowBounds(e *env) {
 	}
 }
 
-// windowNotBound: the key of a new window gives no access.
+// windowNotBound: a peer has no access with the key of a new window.
 func windowNotBound(e *env) {
 	d := e.rc(nil)
 	o := d.window(verbs.MWType1)
@@ -377,7 +377,7 @@ func windowDomainBusy(e *env) {
 	require.NoError(e, pd.Close())
 }
 
-// windowClosed: the key of a closed window gives no access, and its region is free.
+// windowClosed: a peer has no access with the key of a closed window, and its region is free.
 func windowClosed(e *env) {
 	d := e.rc(nil)
 	o := d.window(verbs.MWType1)
