@@ -133,7 +133,7 @@ func (d *device) Stats() *stats.Group {
 	_ = g.Add("objects", setOf(kindNames[:], made[:]))
 	_ = g.Add("bytes", setOf(kindNames[:], bytes[:]))
 	if d.udp != nil {
-		_ = g.Add("udp", udp.CountsOf(d.sockets))
+		_ = g.Add("udp", udp.CountsOf(d.allSockets()))
 	}
 	return g
 }
