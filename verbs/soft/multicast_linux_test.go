@@ -34,6 +34,13 @@ func ip(t *testing.T, args string) string {
 	return string(out)
 }
 
+// unlessIPv6 skips the test where the system has no IPv6.
+func unlessIPv6(t *testing.T) {
+	if _, err := os.Stat("/proc/net/if_inet6"); err != nil {
+		t.Skipf("no IPv6 here: %v", err)
+	}
+}
+
 // groupLinks makes two networks that are connected by interfaces a0, in the test's own namespace,
 // and b0. It returns a function that calls another one in the namespace of b0.
 func groupLinks(t *testing.T) (far func(func())) {
@@ -86,6 +93,7 @@ func onAddr(t *testing.T, addr string) *end {
 // TestMulticastNetworks: of two networks and two devices of one of them each device in a group gets
 // one copy of a datagram, with its hop limit, and no device on another interface gets one.
 func TestMulticastNetworks(t *testing.T) {
+	unlessIPv6(t)
 	if !suitetest.InOwnNetwork(t) {
 		return
 	}
@@ -195,6 +203,7 @@ func replyAsMember(t *testing.T) {
 // TestMulticastRefusedBySystem: what the system refuses is named, with what to do about it. After
 // that it works.
 func TestMulticastRefusedBySystem(t *testing.T) {
+	unlessIPv6(t)
 	if !suitetest.InOwnNetwork(t) {
 		return
 	}
