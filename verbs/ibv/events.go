@@ -92,9 +92,26 @@ func (v *eventQueue) next() (e verbs.AsyncEvent, ok bool) {
 func (d *device) TryAsync() (verbs.AsyncEvent, bool) {
 	e, ok := d.events.next()
 	if ok && e.Type == verbs.EventDeviceFatal {
-		d.gone.Store(true)
+		d.fail()
 	}
 	return e, ok
+}
+
+// fail ends the use of a device that was removed or has failed: nothing can be posted or created any
+// more, and queues are unusable once they are empty.
+func (d *device) fail() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gone.Store(true)
+	for q := range d.qps {
+		q.c.gone, q.c.can_send, q.c.can_recv = 1, 0, 0
+	}
+	for c := range d.cqs {
+		c.c.gone = 1
+	}
+	for s := range d.srqs {
+		s.c.gone = 1
+	}
 }
 
 // Async waits for an event in the runtime's network poller.

@@ -138,6 +138,9 @@ func (q *qp) setState(s verbs.QPState) {
 	if s >= verbs.StateInit && q.queues.SRQ == nil {
 		q.c.can_recv = 1
 	}
+	if q.d.gone.Load() { // after the stores: device.fail looks the other way round
+		q.c.can_send, q.c.can_recv = 0, 0
+	}
 }
 
 // purge removes the completions of the queue pair, which generates no more.
