@@ -3,7 +3,8 @@
 // part of two minutes, `scripts/test rxe_short`.
 //
 // All tests share one machine, which the first of them boots (main_test.go). suite_test.go runs the test
-// binaries of packages in it, tools_test.go programs of rdma-core between the two devices,
+// binaries of packages in it: the suites of verbs/verbstest, uct/ucttest and ucp/ucptest (package conformance).
+// perftest_test.go runs ucx_perftest, tools_test.go programs of rdma-core between the two devices,
 // interop_test.go programs of rdma-core and perftest against soft devices. wire_test.go captures
 // packets of both for package wire and for Wireshark.
 //

@@ -94,6 +94,9 @@ var (
 	softTest = binary{"soft.test", "test", "verbs/soft", []string{"-c"}, false}
 	ibvTest  = binary{"ibv.test", "test", "verbs/ibv", []string{"-c", "-tags=ibverbs"}, true}
 	rdmapeer = binary{"rdmapeer", "build", "internal/rdmapeer", nil, false}
+
+	transportTest = binary{"transport.test", "test", "test/rxe/conformance", []string{"-c", "-tags=ibverbs"}, true}
+	perftest      = binary{"ucx_perftest", "build", "cmd/ucx_perftest", []string{"-tags=ibverbs"}, true}
 )
 
 // provide builds a program and puts it into the machine, once.
