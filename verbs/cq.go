@@ -28,7 +28,8 @@ type CQConfig struct {
 // work requests.
 type CQ interface {
 	// Poll stores up to len(wcs) completions in wcs and returns their number. A smaller
-	// number means that the queue was empty. -1 means that it overran and is unusable.
+	// number means that the queue was empty. -1 means that it is unusable: it overran, or the
+	// device has failed.
 	// On a soft device Poll also makes progress.
 	//
 	//hot:bench BenchmarkPushPoll

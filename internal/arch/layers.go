@@ -69,14 +69,20 @@ var Layers = []Layer{
 		"packet views are pure functions of bytes",
 	},
 	{
+		"verbs/internal/...",
+		[]string{"verbs", "ucs"},
+		nil,
+		"what providers have in common knows the API alone",
+	},
+	{
 		"verbs/soft/...",
-		[]string{"verbs/soft/...", "verbs/wire/...", "verbs", "ucs/..."},
+		[]string{"verbs/soft/...", "verbs/internal/...", "verbs/wire/...", "verbs", "ucs/..."},
 		[]string{xsys, zap},
 		"the software RNIC is a verbs provider; it knows neither the other one nor UCT",
 	},
 	{
 		"verbs/ibv/...",
-		[]string{"verbs/ibv/...", "verbs", "ucs/..."},
+		[]string{"verbs/ibv/...", "verbs/internal/...", "verbs", "ucs/..."},
 		[]string{xsys, zap},
 		"libibverbs is a verbs provider; it knows neither the other one nor UCT",
 	},

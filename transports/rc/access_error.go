@@ -76,6 +76,29 @@ func (f *iface) handleQPErrors() {
 	}
 }
 
+// onDeviceFailure records that the device has failed. The async goroutine calls it, outside of
+// owner.
+func (f *iface) onDeviceFailure() {
+	f.deviceFailed.Store(true)
+	f.RunSoon(&f.deviceFailed)
+}
+
+// handleDeviceFailure fails all connections once the device has failed.
+func (f *iface) handleDeviceFailure() {
+	if !f.deviceFailed.Load() {
+		return
+	}
+	f.deviceFailed.Store(false)
+	for _, e := range f.Slots {
+		if e != nil {
+			f.FailLater(e, conn.ErrDeviceFailed)
+		}
+	}
+	if f.armed {
+		f.wake.Raise()
+	}
+}
+
 // failAccess fails e, whose QP has rejected a request, and notifies the peer.
 func (f *iface) failAccess(e *ep) {
 	if e.Life.Over() {

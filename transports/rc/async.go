@@ -38,6 +38,7 @@ func (f *iface) runSection(now ucs.Time, event bool) {
 		return
 	}
 	f.handleQPErrors()
+	f.handleDeviceFailure()
 	received, polledEvent := f.ud.poll(sectionMsgs)
 	ticked := f.expireTimers(now)
 	f.CallUnattended(f.hasResumable)

@@ -228,6 +228,7 @@ func (f *iface) releaseAll() (err error) {
 	err = errors.Join(err, f.ud.close())
 	f.Clear()
 	f.draining, f.waiting, f.awaiting, f.timers, f.readable = nil, nil, nil, conn.Queue[*ep]{}, nil
+	err = errors.Join(err, f.d.Unwatch(&f.watcher))
 	if f.reserve != nil {
 		err = errors.Join(err, f.reserve.Close())
 	}

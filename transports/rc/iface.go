@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"sync/atomic"
 	"time"
 
 	"github.com/goucx/goucx/config"
@@ -92,6 +93,8 @@ type iface struct {
 	draining     []*connQP
 	awaiting     []*ep // ended in order by their peers; see awaitACKs
 	accessErrors accessErrors
+	watcher      nic.Watcher
+	deviceFailed atomic.Bool // every connection fails
 	nextService  ucs.Time
 	keepaliveAt  ucs.Time // last search for connections to probe
 	peerChecks   nic.CheckTimer
@@ -244,6 +247,7 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 		return err
 	}
 	f.nullQueue.f = f
+	f.watcher = nic.Watcher{OnQPError: f.onQPError, OnFailure: f.onDeviceFailure}
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
 	err = f.OpenSection(nic.SectionConfig{
 		FD: f.channel.FD(), Unattended: unattended, Run: f.runSection,

@@ -134,7 +134,9 @@ func (f *iface) prefill() (err error) {
 		return err
 	}
 	f.reserve = r
-	f.d.OnQPError(f.srq, f.onQPError)
+	if err := f.d.Watch(&f.watcher); err != nil {
+		return err
+	}
 	f.reserve.Balance(f.refillSize)
 	f.ud.prefill(udRecvs)
 	return nil

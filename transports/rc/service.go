@@ -203,6 +203,7 @@ func (f *iface) serviceTimers() {
 	f.drainEvents() // consume events of an earlier Arm: the program does not sleep now
 	f.PollAlarm(now)
 	f.handleQPErrors()
+	f.handleDeviceFailure()
 	f.ud.poll(udRecvs) // one of them may have been of the connection messages' queue, which is then not armed
 	awaiting := f.awaiting
 	f.awaiting = nil

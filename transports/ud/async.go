@@ -49,6 +49,7 @@ func (f *iface) runSection(now ucs.Time, event bool) {
 	if now.Sub(f.sweptAt) > f.sweepEvery {
 		f.sweep(now)
 	}
+	f.handleDeviceFailure()
 	f.repost()
 	f.flushPosts()
 	f.batching = false

@@ -127,7 +127,7 @@ func (f *iface) Close() error {
 
 // release frees all resources.
 func (f *iface) release() (err error) {
-	err = f.CloseSection()
+	err = errors.Join(f.CloseSection(), f.d.Unwatch(&f.watcher))
 	if f.qp != nil {
 		err = errors.Join(err, f.qp.Close())
 	}

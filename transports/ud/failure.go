@@ -55,6 +55,7 @@ const (
 	endDisconnected
 	endPortClosed
 	endQPClosed
+	endDeviceFailed
 )
 
 var endErrs = [...]error{
@@ -62,6 +63,7 @@ var endErrs = [...]error{
 	endDisconnected: fmt.Errorf("%w: this side ended the connection", ucs.ErrPeerFailed),
 	endPortClosed:   fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.PortClosed),
 	endQPClosed:     fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.QPClosed),
+	endDeviceFailed: fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.DeviceFailed),
 }
 
 // reportRxEnd completes the operations that ended with the flow, then reports its end. It
@@ -104,6 +106,7 @@ func (f *iface) pairFailure(e *endpoint) bool {
 	why := e.s.Reason()
 	end, paired := map[arq.Reason]uint64{
 		arq.Closed: endInOrder, arq.TimedOut: endTimedOut, arq.PortClosed: endPortClosed, arq.QPClosed: endQPClosed,
+		arq.DeviceFailed: endDeviceFailed,
 	}[why]
 	if !paired {
 		return false
@@ -180,6 +183,26 @@ func (f *iface) checkPeers(now ucs.Time) bool {
 		}
 	}
 	return true
+}
+
+// onDeviceFailure records that the device has failed. The async goroutine calls it, outside of the
+// Section.
+func (f *iface) onDeviceFailure() {
+	f.deviceFailed.Store(true)
+	f.RunSoon(&f.deviceFailed)
+}
+
+// handleDeviceFailure fails all flows once the device has failed.
+func (f *iface) handleDeviceFailure() {
+	if !f.deviceFailed.Load() {
+		return
+	}
+	f.deviceFailed.Store(false)
+	for _, p := range f.peers {
+		if p != nil {
+			f.failPeer(p, arq.DeviceFailed, endDeviceFailed)
+		}
+	}
 }
 
 // failPeer fails all flows to and from a peer.

@@ -85,6 +85,8 @@ type iface struct {
 	pairedEPs    map[uint32]*endpoint // endpoints reported together with the end of a flow, by the flow's Desc.RxConn
 	sweptAt      ucs.Time
 	peerChecks   nic.CheckTimer
+	watcher      nic.Watcher
+	deviceFailed atomic.Bool // every flow fails
 
 	d           *nic.Domain
 	handler     uct.Handler
@@ -166,6 +168,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (_ uct.Iface, err e
 
 	// The flows.
 	f.device = f.self.AppendDevice(nil)
+	f.watcher.OnFailure = f.onDeviceFailure
 	f.mux = arq.NewMux(&f.conf, f.self.name)
 	f.halfOpen = nic.NewHalfOpen[*arq.Receiver](d.Context().Attr().MaxAH)
 	f.recvWindow, f.heldLens = int(f.conf.Window), make([]uint16, receives)

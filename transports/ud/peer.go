@@ -39,7 +39,11 @@ func (f *iface) getPeer(a *address) (*peer, error) {
 		}
 		return p, nil
 	}
-	// The first peer causes the send slots to be allocated and the other receives to be posted.
+	// The first peer causes the device to be watched, the send slots to be allocated and the other receives to
+	// be posted.
+	if err := f.d.Watch(&f.watcher); err != nil {
+		return nil, err
+	}
 	if err := f.tx.alloc(f.thread.PD, f.sendSlots, f.self.Port.MTU.Bytes()); err != nil {
 		return nil, err
 	}

@@ -101,6 +101,7 @@ func (f *iface) progressSlow() (n int) {
 			f.sweep(now)
 		}
 		f.checkPeers(now)
+		f.handleDeviceFailure()
 		f.PollAlarm(now)
 		f.SetAlarm(now.Add(pollTimeout)) // in case the program stops polling
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // ah is an address handle.
@@ -96,19 +97,19 @@ func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	to := addressOf(&a)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := p.admit(kindAH); err != nil {
+	if err := p.admit(objects.AH); err != nil {
 		return fail(err)
 	}
 	c, err := C.ibv_create_ah(p.c, &to)
 	if c == nil {
-		p.release(kindAH)
+		p.Release(objects.AH)
 		return fail(fault(err))
 	}
 	id, ok := d.ahIDs.alloc()
 	if !ok || C.goucx_ahs_set(d.ahs, C.uint32_t(id), c, p.protection.key()) != 0 {
 		C.ibv_destroy_ah(c)
-		p.release(kindAH)
-		return fail(fmt.Errorf("%d are open: %w", d.openObjects[kindAH], ucs.ErrNoResource))
+		p.Release(objects.AH)
+		return fail(fmt.Errorf("%d are open: %w", d.open.Open()[objects.AH], ucs.ErrNoResource))
 	}
 	return &ah{domain: p, c: c, id: verbs.AHID(id)}, nil
 }
@@ -169,9 +170,9 @@ func (h *ah) Close() error {
 		}
 	}
 	d.ahIDs.release(uint32(h.id))
-	h.domain.release(kindAH)
-	if code := C.ibv_destroy_ah(h.c); code != 0 && !d.gone.Load() {
-		return fmt.Errorf("close address handle: %w", returned(code))
+	h.domain.Release(objects.AH)
+	if err := d.freed(C.ibv_destroy_ah(h.c)); err != nil {
+		return fmt.Errorf("close address handle: %w", err)
 	}
 	return nil
 }

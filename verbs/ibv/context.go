@@ -15,6 +15,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // device is an open RDMA device. It implements verbs.Context.
@@ -27,8 +28,7 @@ type device struct {
 	// mu guards the control path: creation, counts and close of objects. It is held during calls
 	// of libibverbs that create and destroy.
 	mu          sync.Mutex
-	closed      bool
-	openObjects [numKinds]int
+	open        objects.Counts
 	qps         map[*qp]struct{}
 	cqs         map[*cq]struct{}
 	srqs        map[*srq]struct{}
@@ -41,24 +41,6 @@ type device struct {
 	// gone: the device was removed or has failed. No object is created from then on.
 	gone atomic.Bool
 }
-
-// kind is a kind of verbs object.
-type kind int
-
-const (
-	kindPD kind = iota
-	kindTD
-	kindMR
-	kindMW
-	kindCQ
-	kindChannel
-	kindQP
-	kindSRQ
-	kindAH
-	numKinds
-)
-
-var kindNames = [numKinds]string{"pd", "td", "mr", "mw", "cq", "channel", "qp", "srq", "ah"}
 
 // open takes over c.
 func open(c *C.struct_ibv_context, info verbs.DeviceInfo, conf Config) (*device, error) {
@@ -141,32 +123,26 @@ func (d *device) Info() verbs.DeviceInfo { return d.info }
 // Attr returns the device attributes.
 func (d *device) Attr() *verbs.DeviceAttr { return &d.attr }
 
-// admit counts a new object. It fails if the device is closed or gone. The caller holds mu.
-func (d *device) admit(k kind) error {
-	switch {
-	case d.closed:
-		return ucs.ErrClosed
-	case d.gone.Load():
+// admit counts a new object, which the caller creates if the error is nil. The caller holds mu.
+func (d *device) admit(k objects.Kind) error {
+	if d.gone.Load() {
 		return ErrDeviceGone
 	}
-	d.openObjects[k]++
-	return nil
+	return d.open.Admit(k, 0)
 }
 
 // Close closes the device. It fails with ucs.ErrBusy while objects of it are open.
 func (d *device) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed {
+	first, err := d.open.Close()
+	if err != nil {
+		return fmt.Errorf("close RDMA device %q: %w", d.info.Name, err)
+	}
+	if !first {
 		return nil
 	}
-	for k, n := range d.openObjects {
-		if n > 0 {
-			return fmt.Errorf("close RDMA device %q: %d of its objects (%s) are open: %w", d.info.Name, n, kindNames[k], ucs.ErrBusy)
-		}
-	}
-	d.closed = true
-	err := d.events.close()
+	err = d.events.close()
 	C.goucx_ahs_free(d.ahs)
 	d.ahs = nil
 	if code, no := C.ibv_close_device(d.c); code != 0 {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // cq is a completion queue.
@@ -23,9 +24,7 @@ type cq struct {
 	channel *compChannel
 	domain  *pd
 
-	// Guarded by d.mu.
-	users  int // queue pairs
-	closed bool
+	qps objects.Uses // the ends of queue pairs; guarded by d.mu
 }
 
 // CreateCQ creates a completion queue.
@@ -33,42 +32,63 @@ type cq struct {
 // Errors: ucs.ErrUnsupported with IgnoreOverrun on a device that lacks it.
 func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 	fail := func(err error) (verbs.CQ, error) { return nil, fmt.Errorf("create completion queue: %w", err) }
-	ch, err := ownObjectOrNil[*compChannel](d, "completion channel", c.Channel)
+	ch, err := objects.OwnOrNil[*compChannel](d, "completion channel", c.Channel)
 	if err != nil {
 		return fail(err)
 	}
-	domain, err := ownObjectOrNil[*pd](d, "protection domain", c.Domain)
+	domain, err := objects.OwnOrNil[*pd](d, "protection domain", c.Domain)
 	if err != nil {
 		return fail(err)
 	}
-	if domain != nil && domain.parent == nil {
+	if domain != nil && !domain.IsParent() {
 		return fail(fmt.Errorf("a CQConfig.Domain that is a protection domain, want a parent domain: %w", ucs.ErrInvalid))
 	}
-	if c.Depth < 1 || c.Depth > d.attr.MaxCQE {
-		return fail(fmt.Errorf("depth %d, want 1 to %d: %w", c.Depth, d.attr.MaxCQE, ucs.ErrInvalid))
+	if err := objects.CheckDepth(&d.attr, c.Depth); err != nil {
+		return fail(err)
 	}
 	q := &cq{d: d, channel: ch, domain: domain}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if domain != nil && domain.closed {
-		return fail(fmt.Errorf("the protection domain is closed: %w", ucs.ErrClosed))
-	}
-	if err := d.admit(kindCQ); err != nil {
+	if err := q.admit(); err != nil {
 		return fail(err)
 	}
 	if err := q.create(c); err != nil {
-		d.openObjects[kindCQ]--
+		q.release()
 		return fail(err)
-	}
-	if ch != nil {
-		ch.users++
-	}
-	if domain != nil {
-		domain.children++
 	}
 	d.cqs[q] = struct{}{}
 	d.events.add(q.pointer(), q)
 	return q, nil
+}
+
+// admit counts the queue in the device, and in its channel and its domain.
+func (q *cq) admit() (err error) {
+	if q.channel != nil {
+		if err := q.channel.queues.CheckOpen("completion channel"); err != nil {
+			return err
+		}
+	}
+	if q.domain != nil {
+		err = q.domain.admit(objects.CQ)
+	} else {
+		err = q.d.admit(objects.CQ)
+	}
+	if err == nil && q.channel != nil {
+		q.channel.queues.Add()
+	}
+	return err
+}
+
+// release undoes admit.
+func (q *cq) release() {
+	if q.domain != nil {
+		q.domain.Release(objects.CQ)
+	} else {
+		q.d.open.Release(objects.CQ)
+	}
+	if q.channel != nil {
+		q.channel.queues.Release()
+	}
 }
 
 // create creates the queue of libibverbs. A device that has no queues without locks makes one
@@ -78,7 +98,7 @@ func (q *cq) create(c verbs.CQConfig) error {
 	if q.channel != nil {
 		ch = q.channel.c
 	}
-	single := c.SingleThreaded || q.domain != nil && q.domain.td != nil
+	single := c.SingleThreaded || q.domain.single()
 	if single {
 		q.c.gate.single = 1
 	}
@@ -91,7 +111,7 @@ func (q *cq) create(c verbs.CQConfig) error {
 		return err
 	}
 	if single {
-		if q.domain != nil && q.domain.ownC && q.domain.td != nil {
+		if q.domain.single() && q.domain.ownC {
 			_ = try(flags|C.IBV_CREATE_CQ_ATTR_SINGLE_THREADED, q.domain.c)
 		}
 		if q.c.cq == nil {
@@ -125,13 +145,13 @@ func (q *cq) Arm(solicitedOnly bool) ucs.Status {
 
 // Resize changes the depth.
 func (q *cq) Resize(depth int) error {
-	fail := func(err error) error { return fmt.Errorf("resize completion queue to %d: %w", depth, err) }
-	if depth < 1 || depth > q.d.attr.MaxCQE {
-		return fail(fmt.Errorf("want 1 to %d: %w", q.d.attr.MaxCQE, ucs.ErrInvalid))
+	fail := func(err error) error { return fmt.Errorf("resize completion queue: %w", err) }
+	if err := objects.CheckDepth(&q.d.attr, depth); err != nil {
+		return fail(err)
 	}
 	q.d.mu.Lock()
 	defer q.d.mu.Unlock()
-	if q.closed {
+	if q.qps.Closed() {
 		return fail(ucs.ErrClosed)
 	}
 	if code, no := C.ibv_resize_cq(q.c.cq, C.int(depth)); code != 0 {
@@ -157,7 +177,7 @@ func (q *cq) Moderate(count int, period time.Duration) error {
 	}
 	q.d.mu.Lock()
 	defer q.d.mu.Unlock()
-	if q.closed {
+	if q.qps.Closed() {
 		return fail(ucs.ErrClosed)
 	}
 	if code := C.goucx_moderate(q.c.cq, C.uint16_t(count), C.uint16_t(us)); code != 0 {
@@ -166,35 +186,40 @@ func (q *cq) Moderate(count int, period time.Duration) error {
 	return nil
 }
 
+// Account returns the account of the queue pairs that use the queue.
+func (q *cq) Account() *objects.Uses { return &q.qps }
+
 // Close destroys the queue.
 func (q *cq) Close() error {
 	d := q.d
-	d.mu.Lock()
-	if q.closed {
-		d.mu.Unlock()
-		return nil
+	if first, err := d.beginClose(q, q.pointer(), &q.qps, &q.c.gate); err != nil || !first {
+		return closeError("completion queue", err)
 	}
-	if q.users > 0 {
-		d.mu.Unlock()
-		return fmt.Errorf("close completion queue: %d queue pairs use it: %w", q.users, ucs.ErrBusy)
-	}
-	q.closed = true
-	d.mu.Unlock()
-	C.goucx_close_gate(&q.c.gate)
-	d.events.remove(q.pointer(), q)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.openObjects[kindCQ]--
+	q.release()
 	delete(d.cqs, q)
 	d.closedCalls[cntCQCalls] += uint64(q.c.gate.calls)
-	if q.channel != nil {
-		q.channel.users--
+	return closeError("completion queue", d.freed(C.ibv_destroy_cq(q.c.cq)))
+}
+
+// beginClose keeps posts and polls out of a queue that nothing uses, and waits for the program to
+// acknowledge its events. It returns false if the queue was closed before.
+func (d *device) beginClose(queue any, at pointer, uses *objects.Uses, gate *C.struct_goucx_gate) (first bool, err error) {
+	d.mu.Lock()
+	first, err = uses.Close("ends of queue pairs")
+	d.mu.Unlock()
+	if first {
+		C.goucx_close_gate(gate)
+		d.events.remove(at, queue)
 	}
-	if q.domain != nil {
-		q.domain.children--
+	return first, err
+}
+
+// closeError adds the operation to an error, which may be nil.
+func closeError(name string, err error) error {
+	if err == nil {
+		return nil
 	}
-	if code := C.ibv_destroy_cq(q.c.cq); code != 0 && !d.gone.Load() {
-		return fmt.Errorf("close completion queue: %w", returned(code))
-	}
-	return nil
+	return fmt.Errorf("close %s: %w", name, err)
 }

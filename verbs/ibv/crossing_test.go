@@ -162,3 +162,23 @@ func TestStub(t *testing.T) {
 	_, st = s.qp.PostSend(make([]verbs.SendWR, 1))
 	require.Equal(t, ucs.Closed, st)
 }
+
+// TestDeviceGone: once the device was removed, posts end with a status of their own, and a queue is
+// unusable when its completions have been polled.
+func TestDeviceGone(t *testing.T) {
+	s := newStub(false)
+	defer s.close()
+	wrs, wcs := []verbs.SendWR{{Op: verbs.OpSend}}, make([]verbs.WC, 4)
+	n, st := s.qp.PostSend(wrs)
+	require.True(t, n == 1 && st == ucs.OK)
+	require.Zero(t, s.empty.Poll(wcs))
+	s.fail()
+	n, st = s.qp.PostSend(wrs)
+	require.True(t, n == 0 && st == ucs.PeerFailed, "%d, %v", n, st)
+	n, st = s.qp.PostRecv([]verbs.RecvWR{{}})
+	require.True(t, n == 0 && st == ucs.PeerFailed, "%d, %v", n, st)
+	require.Equal(t, -1, s.empty.Poll(wcs))
+	require.Equal(t, len(wcs), s.full.Poll(wcs))
+	_, st, polled := s.qp.PostSendPoll(wrs, s.empty, wcs)
+	require.True(t, st == ucs.PeerFailed && polled == -1)
+}

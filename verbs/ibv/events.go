@@ -11,8 +11,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // eventQueue finds the objects of asynchronous events, and counts the events that the program has
@@ -92,9 +92,26 @@ func (v *eventQueue) next() (e verbs.AsyncEvent, ok bool) {
 func (d *device) TryAsync() (verbs.AsyncEvent, bool) {
 	e, ok := d.events.next()
 	if ok && e.Type == verbs.EventDeviceFatal {
-		d.gone.Store(true)
+		d.fail()
 	}
 	return e, ok
+}
+
+// fail ends the use of a device that was removed or has failed: nothing can be posted or created any
+// more, and queues are unusable once they are empty.
+func (d *device) fail() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.gone.Store(true)
+	for q := range d.qps {
+		q.c.gone, q.c.can_send, q.c.can_recv = 1, 0, 0
+	}
+	for c := range d.cqs {
+		c.c.gone = 1
+	}
+	for s := range d.srqs {
+		s.c.gone = 1
+	}
 }
 
 // Async waits for an event in the runtime's network poller.
@@ -143,7 +160,7 @@ type compChannel struct {
 	gate gate
 	wait waiter
 
-	users int // completion queues; guarded by device.mu
+	queues objects.Uses // guarded by device.mu
 }
 
 // CreateCompChannel creates a completion channel.
@@ -153,17 +170,17 @@ func (d *device) CreateCompChannel() (verbs.CompChannel, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.admit(kindChannel); err != nil {
+	if err := d.admit(objects.Channel); err != nil {
 		return fail(err)
 	}
 	ch := &compChannel{d: d}
 	var err error
 	if ch.c, err = C.ibv_create_comp_channel(d.c); ch.c == nil {
-		d.openObjects[kindChannel]--
+		d.open.Release(objects.Channel)
 		return fail(fault(err))
 	}
 	if err := ch.wait.init(int(ch.c.fd)); err != nil {
-		d.openObjects[kindChannel]--
+		d.open.Release(objects.Channel)
 		C.ibv_destroy_comp_channel(ch.c)
 		return fail(err)
 	}
@@ -201,13 +218,11 @@ func (ch *compChannel) Close() error {
 	d := ch.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if ch.users > 0 {
-		return fmt.Errorf("close completion channel: %d completion queues use it: %w", ch.users, ucs.ErrBusy)
+	if first, err := ch.queues.Close("completion queues"); err != nil || !first {
+		return closeError("completion channel", err)
 	}
-	if !ch.gate.close() {
-		return nil
-	}
-	d.openObjects[kindChannel]--
+	ch.gate.close()
+	d.open.Release(objects.Channel)
 	err := ch.wait.close()
 	if code := C.ibv_destroy_comp_channel(ch.c); code != 0 {
 		err = errors.Join(err, fmt.Errorf("close completion channel: %w", returned(code)))

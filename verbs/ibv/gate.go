@@ -33,14 +33,10 @@ func (g *gate) enter() bool {
 // leave ends a call.
 func (g *gate) leave() { g.word.Add(gateLeave) }
 
-// close lets no further call in and waits for those inside. It returns false if the gate was
-// closed before.
-func (g *gate) close() bool {
-	if g.word.Or(gateClosed)&gateClosed != 0 {
-		return false
-	}
+// close lets no further call in and waits for those inside. It is called once.
+func (g *gate) close() {
+	g.word.Or(gateClosed)
 	for g.word.Load() != gateClosed {
 		cpu.Yield()
 	}
-	return true
 }

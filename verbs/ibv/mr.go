@@ -13,6 +13,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // mr is a memory region. It refers to its memory and pins it: the device accesses the pages
@@ -49,30 +50,17 @@ func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
 
 // checkRegistration refuses what no device accepts. It returns the address of the first byte.
 func checkRegistration(buf []byte, c verbs.MRConfig) (addr uint64, err error) {
-	a := c.Access
-	page := uint64(os.Getpagesize() - 1)
-	switch {
-	case a&^knownAccess != 0:
-		err = fmt.Errorf("access %#x is unknown: %w", uint32(a&^knownAccess), ucs.ErrInvalid)
-	case a&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && a&verbs.LocalWrite == 0:
-		err = fmt.Errorf("access %#x: RemoteWrite and RemoteAtomic require LocalWrite: %w", uint32(a), ucs.ErrInvalid)
-	case len(buf) == 0:
-		err = fmt.Errorf("memory of no bytes: %w", ucs.ErrInvalid)
-	case c.Revocable:
-		err = fmt.Errorf("a key that work requests may invalidate: %w", ucs.ErrUnsupported)
-	case c.HasIOVA && a&verbs.ZeroBased != 0 && c.IOVA != 0:
-		err = fmt.Errorf("zero-based at %#x: %w", c.IOVA, ucs.ErrInvalid)
-	case c.HasIOVA && c.IOVA+uint64(len(buf)-1) < c.IOVA:
-		err = fmt.Errorf("at %#x, beyond the last address: %w", c.IOVA, ucs.ErrInvalid)
-	case c.HasIOVA:
-		addr = c.IOVA
-	case a&verbs.ZeroBased == 0:
-		addr = uint64(addrOf(buf))
+	if c.Revocable {
+		return 0, fmt.Errorf("a key that work requests may invalidate: %w", ucs.ErrUnsupported)
 	}
-	if err == nil && (addr^uint64(addrOf(buf)))&page != 0 {
-		err = fmt.Errorf("address %#x for memory at %#x: the kernel requires equal offsets in a page: %w", addr, addrOf(buf), ucs.ErrUnsupported)
+	at := uint64(addrOf(buf))
+	if addr, err = objects.CheckRegistration(len(buf), at, knownAccess, c); err != nil {
+		return 0, err
 	}
-	return addr, err
+	if (addr^at)&uint64(os.Getpagesize()-1) != 0 {
+		return 0, fmt.Errorf("address %#x for memory at %#x: the kernel requires equal offsets in a page: %w", addr, at, ucs.ErrUnsupported)
+	}
+	return addr, nil
 }
 
 func (m *mr) register(p *pd, buf []byte, c verbs.MRConfig) error {
@@ -84,7 +72,7 @@ func (m *mr) register(p *pd, buf []byte, c verbs.MRConfig) error {
 	d := m.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := p.admit(kindMR); err != nil {
+	if err := p.admit(objects.MR); err != nil {
 		return fail(err)
 	}
 	pin := pinned(buf)
@@ -92,7 +80,7 @@ func (m *mr) register(p *pd, buf []byte, c verbs.MRConfig) error {
 	m.c, err = C.goucx_reg_mr(p.c, C.uintptr_t(addrOf(buf)), C.uint64_t(len(buf)), C.uint64_t(addr), C.uint32_t(c.Access&^verbs.ZeroBased))
 	if m.c == nil {
 		pin.Unpin()
-		p.release(kindMR)
+		p.Release(objects.MR)
 		return fail(memoryFault(err))
 	}
 	m.domain, m.pin, m.buf, m.addr, m.access = p, pin, buf, addr, c.Access
@@ -105,7 +93,7 @@ func (m *mr) register(p *pd, buf []byte, c verbs.MRConfig) error {
 //
 // Errors: on an error the region is closed, unless the arguments are invalid.
 func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
-	p, err := ownObject[*pd](m.d, "protection domain", dom)
+	p, err := objects.Own[*pd](m.d, "protection domain", dom)
 	if err == nil {
 		_, err = checkRegistration(buf, c)
 	}
@@ -131,18 +119,18 @@ func (m *mr) rereg(p *pd, buf []byte, c verbs.MRConfig) bool {
 	d := m.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if p.admit(kindMR) != nil {
+	if p.admit(objects.MR) != nil {
 		return false
 	}
 	flags := C.IBV_REREG_MR_CHANGE_TRANSLATION | C.IBV_REREG_MR_CHANGE_ACCESS | C.IBV_REREG_MR_CHANGE_PD
 	pin := pinned(buf)
 	if C.goucx_rereg_mr(m.c, C.int(flags), p.c, C.uintptr_t(addrOf(buf)), C.uint64_t(len(buf)), C.uint32_t(c.Access)) != 0 {
 		pin.Unpin()
-		p.release(kindMR)
+		p.Release(objects.MR)
 		return false
 	}
 	m.pin.Unpin()
-	m.domain.release(kindMR)
+	m.domain.Release(objects.MR)
 	m.domain, m.pin, m.buf, m.addr, m.access = p, pin, buf, uint64(addrOf(buf)), c.Access
 	m.lkey, m.rkey = uint32(m.c.lkey), uint32(m.c.rkey)
 	return true
@@ -176,11 +164,11 @@ func (m *mr) closeLocked() error {
 	d := m.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if code := C.ibv_dereg_mr(m.c); code != 0 && !d.gone.Load() {
-		return fmt.Errorf("close region of %d bytes: %w", len(m.buf), returned(code))
+	if err := d.freed(C.ibv_dereg_mr(m.c)); err != nil {
+		return fmt.Errorf("close region of %d bytes: %w", len(m.buf), err)
 	}
 	m.pin.Unpin()
 	m.c, m.pin, m.buf = nil, nil, nil
-	m.domain.release(kindMR)
+	m.domain.Release(objects.MR)
 	return nil
 }

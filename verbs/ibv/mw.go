@@ -11,6 +11,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // mw is a memory window.
@@ -36,12 +37,12 @@ func (p *pd) AllocMW(t verbs.MWType) (verbs.MW, error) {
 	d := p.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := p.admit(kindMW); err != nil {
+	if err := p.admit(objects.MW); err != nil {
 		return fail(err)
 	}
 	c, err := C.goucx_alloc_mw(p.c, C.int(t))
 	if c == nil {
-		p.release(kindMW)
+		p.Release(objects.MW)
 		return fail(fault(err))
 	}
 	w := &mw{d: d, domain: p, c: c, typ: t}
@@ -60,24 +61,24 @@ func (w *mw) Close() error {
 	if w.closed {
 		return nil
 	}
-	if code := C.goucx_dealloc_mw(w.c); code != 0 && !d.gone.Load() {
-		return fmt.Errorf("close memory window: %w", returned(code))
+	if err := d.freed(C.goucx_dealloc_mw(w.c)); err != nil {
+		return fmt.Errorf("close memory window: %w", err)
 	}
 	w.closed = true
-	w.domain.release(kindMW)
+	w.domain.Release(objects.MW)
 	return nil
 }
 
 // BindWindow posts a request that binds w.
 func (q *qp) BindWindow(id uint64, flags verbs.SendFlags, w verbs.MW, b verbs.MWBind) error {
 	fail := func(err error) error { return fmt.Errorf("bind memory window: %w", err) }
-	window, ok := w.(*mw)
-	if !ok || window.d != q.d {
-		return fail(fmt.Errorf("window %T of another device: %w", w, ucs.ErrInvalid))
+	window, err := objects.Own[*mw](q.d, "memory window", w)
+	if err != nil {
+		return fail(err)
 	}
-	region, ok := b.MR.(*mr)
-	if !ok || region.d != q.d {
-		return fail(fmt.Errorf("region %T of another device: %w", b.MR, ucs.ErrInvalid))
+	region, err := objects.Own[*mr](q.d, "memory region", b.MR)
+	if err != nil {
+		return fail(err)
 	}
 	region.ctl.Lock()
 	defer region.ctl.Unlock()

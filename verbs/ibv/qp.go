@@ -9,8 +9,8 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // qp is a queue pair.
@@ -19,10 +19,9 @@ type qp struct {
 	domain *pd
 	c      C.struct_goucx_qp
 
-	typ        verbs.QPType
-	num        verbs.QPN
-	send, recv *cq
-	srq        *srq
+	typ    verbs.QPType
+	num    verbs.QPN
+	queues objects.Queues[*cq, *srq]
 
 	ctl    sync.Mutex   // serialises Modify, Query and Close, and guards the rest
 	attr   verbs.QPAttr // as modified
@@ -44,65 +43,34 @@ var opsOf = map[verbs.QPType]C.uint32_t{verbs.RC: opsRC, verbs.UC: opsUC, verbs.
 func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 	fail := func(err error) (verbs.QP, error) { return nil, fmt.Errorf("create queue pair: %w", err) }
 	d := p.d
-	ops, ok := opsOf[c.Type]
-	if !ok {
-		return fail(fmt.Errorf("type %d: %w", c.Type, ucs.ErrInvalid))
-	}
-	send, err := ownObject[*cq](d, "send CQ", c.SendCQ)
+	queues, err := objects.QueuesOf[*cq, *srq](d, &d.attr, &c)
 	if err != nil {
 		return fail(err)
 	}
-	recv, err := ownObject[*cq](d, "receive CQ", c.RecvCQ)
-	if err != nil {
-		return fail(err)
-	}
-	shared, err := ownObjectOrNil[*srq](d, "SRQ", c.SRQ)
-	if err != nil {
-		return fail(err)
-	}
-	a := &c.Caps
-	if shared != nil {
-		a.MaxRecv, a.MaxRecvSGE = 0, 0 // the SRQ has its own sizes
-	}
-	for _, l := range []struct {
-		name        string
-		asked, most int
-	}{
-		{"MaxSend", a.MaxSend, d.attr.MaxQPWR},
-		{"MaxRecv", a.MaxRecv, d.attr.MaxQPWR},
-		{"MaxSendSGE", a.MaxSendSGE, d.attr.MaxSGE},
-		{"MaxRecvSGE", a.MaxRecvSGE, d.attr.MaxSGE},
-		{"MaxInline", a.MaxInline, d.attr.MaxInline},
-	} {
-		if l.asked < 0 || l.asked > l.most {
-			return fail(fmt.Errorf("%s %d, want 0 to %d: %w", l.name, l.asked, l.most, ucs.ErrInvalid))
-		}
-	}
-	q := &qp{d: d, domain: p, typ: c.Type, send: send, recv: recv, srq: shared}
+	q := &qp{d: d, domain: p, typ: c.Type, queues: queues}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := p.admit(kindQP); err != nil {
+	if err := queues.CheckOpen(); err != nil {
 		return fail(err)
 	}
-	if err := q.create(&c, ops); err != nil {
-		p.release(kindQP)
+	if err := p.admit(objects.QP); err != nil {
 		return fail(err)
 	}
-	send.users++
-	recv.users++
-	if shared != nil {
-		shared.users++
+	if err := q.create(&c); err != nil {
+		p.Release(objects.QP)
+		return fail(err)
 	}
+	queues.Add()
 	d.qps[q] = struct{}{}
 	d.events.add(q.pointer(), q)
 	return q, nil
 }
 
 // create creates the queue pair of libibverbs. The caller holds d.mu.
-func (q *qp) create(c *verbs.QPConfig, ops C.uint32_t) error {
-	a := C.struct_ibv_qp_init_attr{send_cq: q.send.c.cq, recv_cq: q.recv.c.cq, qp_type: uint32(c.Type)}
-	if q.srq != nil {
-		a.srq = q.srq.c.srq
+func (q *qp) create(c *verbs.QPConfig) error {
+	a := C.struct_ibv_qp_init_attr{send_cq: q.queues.Send.c.cq, recv_cq: q.queues.Recv.c.cq, qp_type: uint32(c.Type)}
+	if q.queues.SRQ != nil {
+		a.srq = q.queues.SRQ.c.srq
 	}
 	if c.SignalAll {
 		a.sq_sig_all = 1
@@ -111,7 +79,7 @@ func (q *qp) create(c *verbs.QPConfig, ops C.uint32_t) error {
 		max_send_wr: C.uint32_t(max(1, c.Caps.MaxSend)), max_recv_wr: C.uint32_t(c.Caps.MaxRecv),
 		max_send_sge: C.uint32_t(max(1, c.Caps.MaxSendSGE)), max_recv_sge: C.uint32_t(c.Caps.MaxRecvSGE), max_inline_data: C.uint32_t(c.Caps.MaxInline),
 	}
-	if q.srq == nil {
+	if q.queues.SRQ == nil {
 		a.cap.max_recv_wr, a.cap.max_recv_sge = max(1, a.cap.max_recv_wr), max(1, a.cap.max_recv_sge)
 	}
 	made, err := C.ibv_create_qp(q.domain.c, &a)
@@ -124,12 +92,12 @@ func (q *qp) create(c *verbs.QPConfig, ops C.uint32_t) error {
 	}
 	q.attr.Caps, q.num = granted, verbs.QPN(made.qp_num)
 	q.c.qp, q.c.ahs, q.c.domain = made, q.d.ahs, q.domain.protection.key()
-	q.c.max_inline, q.c.ops = C.uint32_t(granted.MaxInline), ops
+	q.c.max_inline, q.c.ops = C.uint32_t(granted.MaxInline), opsOf[c.Type]
 	q.c.max_send_sge, q.c.max_recv_sge = C.uint8_t(granted.MaxSendSGE), C.uint8_t(granted.MaxRecvSGE)
 	if q.typ == verbs.UD {
 		q.c.datagrams = 1
 	}
-	if q.domain.td != nil {
+	if q.domain.single() {
 		q.c.gate.single = 1
 	}
 	return nil
@@ -167,16 +135,19 @@ func (q *qp) setState(s verbs.QPState) {
 	if s >= verbs.StateRTS {
 		q.c.can_send = 1
 	}
-	if s >= verbs.StateInit && q.srq == nil {
+	if s >= verbs.StateInit && q.queues.SRQ == nil {
 		q.c.can_recv = 1
+	}
+	if q.d.gone.Load() { // after the stores: device.fail looks the other way round
+		q.c.can_send, q.c.can_recv = 0, 0
 	}
 }
 
 // purge removes the completions of the queue pair, which generates no more.
 func (q *qp) purge() {
-	q.send.purge(q.num)
-	if q.recv != q.send {
-		q.recv.purge(q.num)
+	q.queues.Send.purge(q.num)
+	if q.queues.Recv != q.queues.Send {
+		q.queues.Recv.purge(q.num)
 	}
 }
 
@@ -196,17 +167,13 @@ func (q *qp) Close() error {
 	q.closed = true
 	delete(d.qps, q)
 	d.closedCalls[cntQPCalls] += uint64(q.c.gate.calls)
-	q.domain.release(kindQP)
-	q.send.users--
-	q.recv.users--
-	if q.srq != nil {
-		q.srq.users--
-	}
-	code := C.ibv_destroy_qp(q.c.qp)
+	q.domain.Release(objects.QP)
+	q.queues.Release()
+	err := d.freed(C.ibv_destroy_qp(q.c.qp))
 	q.purge()
 	q.c.qp = nil
-	if code != 0 && !d.gone.Load() {
-		return fmt.Errorf("close queue pair %#x: %w", uint32(q.num), returned(code))
+	if err != nil {
+		return fmt.Errorf("close queue pair %#x: %w", uint32(q.num), err)
 	}
 	return nil
 }

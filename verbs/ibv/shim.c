@@ -160,7 +160,10 @@ static inline void post_send(struct goucx_qp *q, struct goucx_send_wr *wrs, uint
 	struct ibv_sge sg[CHUNK]; // of requests that hold their bytes
 	uint32_t done = 0, ops = q->ops;
 	uint8_t max_sge = q->max_send_sge, datagrams = q->datagrams;
-	int err = n && !q->can_send ? EINVAL : 0;
+	int err = 0;
+
+	if (n && !q->can_send)
+		err = q->gone ? EIO : EINVAL;
 
 	while (done < n && !err) {
 		uint32_t k, most = n - done < CHUNK ? n - done : CHUNK;
@@ -239,7 +242,10 @@ void goucx_post_recv(uintptr_t at, struct goucx_recv_wr *wrs, uint32_t n, struct
 	r->err = EBADF;
 	if (!enter(&q->gate))
 		return;
-	r->err = n ? EINVAL : 0;
+	if (n)
+		r->err = q->gone ? EIO : EINVAL;
+	else
+		r->err = 0;
 	if (q->can_recv)
 		post_receives(q->qp, NULL, wrs, n, q->max_recv_sge, r);
 	leave(&q->gate);
@@ -252,7 +258,9 @@ void goucx_post_srq_recv(uintptr_t at, struct goucx_recv_wr *wrs, uint32_t n, st
 	r->err = EBADF;
 	if (!enter(&s->gate))
 		return;
-	post_receives(NULL, s->srq, wrs, n, s->max_sge, r);
+	r->err = EIO;
+	if (!s->gone)
+		post_receives(NULL, s->srq, wrs, n, s->max_sge, r);
 	leave(&s->gate);
 }
 
@@ -296,6 +304,8 @@ void goucx_poll(uintptr_t at, struct goucx_wc *wcs, uint32_t n, struct goucx_res
 	if (!enter(&c->gate))
 		return;
 	r->polled = poll(c->cq, wcs, n);
+	if (!r->polled && c->gone)
+		r->polled = -1;
 	leave(&c->gate);
 }
 

@@ -78,16 +78,19 @@ struct goucx_qp {
 	uint8_t max_send_sge, max_recv_sge;
 	uint8_t datagrams;                   // type UD
 	volatile uint8_t can_send, can_recv; // the state permits posts
+	volatile uint8_t gone;               // the device was removed or has failed
 };
 
 struct goucx_cq {
 	struct goucx_gate gate;
 	struct ibv_cq *cq;
+	volatile uint8_t gone; // as in goucx_qp
 };
 
 struct goucx_srq {
 	struct goucx_gate gate;
 	struct ibv_srq *srq;
+	volatile uint8_t gone; // as in goucx_qp
 	uint32_t max_sge;
 };
 

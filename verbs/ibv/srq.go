@@ -10,6 +10,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // srq is a shared receive queue.
@@ -19,25 +20,22 @@ type srq struct {
 	c      C.struct_goucx_srq
 
 	// Guarded by d.mu.
-	users  int // queue pairs
-	closed bool
+	qps objects.Uses
 }
 
 // CreateSRQ creates a shared receive queue.
 func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
 	fail := func(err error) (verbs.SRQ, error) { return nil, fmt.Errorf("create shared receive queue: %w", err) }
 	d := p.d
-	switch {
-	case a.MaxWR < 1 || a.MaxWR > d.attr.MaxSRQWR:
-		return fail(fmt.Errorf("MaxWR %d, want 1 to %d: %w", a.MaxWR, d.attr.MaxSRQWR, ucs.ErrInvalid))
-	case a.MaxSGE < 0 || a.MaxSGE > d.attr.MaxSRQSGE:
-		return fail(fmt.Errorf("MaxSGE %d, want 0 to %d: %w", a.MaxSGE, d.attr.MaxSRQSGE, ucs.ErrInvalid))
-	case a.Limit < 0 || a.Limit > a.MaxWR:
-		return fail(fmt.Errorf("limit %d, want 0 to MaxWR: %w", a.Limit, ucs.ErrInvalid))
+	if err := objects.CheckSRQ(&d.attr, &a); err != nil {
+		return fail(err)
+	}
+	if a.Limit < 0 || a.Limit > a.MaxWR {
+		return fail(fmt.Errorf("Limit %d, want 0 to MaxWR: %w", a.Limit, ucs.ErrInvalid))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := p.admit(kindSRQ); err != nil {
+	if err := p.admit(objects.SRQ); err != nil {
 		return fail(err)
 	}
 	var c C.struct_ibv_srq_init_attr
@@ -45,14 +43,14 @@ func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
 	s := &srq{d: d, domain: p}
 	var err error
 	if s.c.srq, err = C.ibv_create_srq(p.c, &c); s.c.srq == nil {
-		p.release(kindSRQ)
+		p.Release(objects.SRQ)
 		return fail(memoryFault(err))
 	}
 	s.c.max_sge = C.uint32_t(min(int(c.attr.max_sge), verbs.MaxSGE))
 	if a.Limit > 0 { // creation ignores it
 		if code := s.modifyLocked(C.struct_ibv_srq_attr{srq_limit: C.uint32_t(a.Limit)}, C.IBV_SRQ_LIMIT); code != 0 {
 			C.ibv_destroy_srq(s.c.srq)
-			p.release(kindSRQ)
+			p.Release(objects.SRQ)
 			return fail(fmt.Errorf("limit %d: %w", a.Limit, returned(code)))
 		}
 	}
@@ -92,7 +90,7 @@ func (s *srq) modify(a C.struct_ibv_srq_attr, mask C.int) C.int {
 }
 
 func (s *srq) modifyLocked(a C.struct_ibv_srq_attr, mask C.int) C.int {
-	if s.closed {
+	if s.qps.Closed() {
 		return badFD
 	}
 	return C.ibv_modify_srq(s.c.srq, &a, mask)
@@ -102,7 +100,7 @@ func (s *srq) modifyLocked(a C.struct_ibv_srq_attr, mask C.int) C.int {
 func (s *srq) Query() verbs.SRQAttr {
 	s.d.mu.Lock()
 	defer s.d.mu.Unlock()
-	if s.closed {
+	if s.qps.Closed() {
 		return verbs.SRQAttr{}
 	}
 	var a C.struct_ibv_srq_attr
@@ -110,29 +108,19 @@ func (s *srq) Query() verbs.SRQAttr {
 	return verbs.SRQAttr{MaxWR: int(a.max_wr), MaxSGE: int(a.max_sge), Limit: int(a.srq_limit)}
 }
 
+// Account returns the account of the queue pairs that use the queue.
+func (s *srq) Account() *objects.Uses { return &s.qps }
+
 // Close destroys the queue.
 func (s *srq) Close() error {
 	d := s.d
-	d.mu.Lock()
-	if s.closed {
-		d.mu.Unlock()
-		return nil
+	if first, err := d.beginClose(s, s.pointer(), &s.qps, &s.c.gate); err != nil || !first {
+		return closeError("shared receive queue", err)
 	}
-	if s.users > 0 {
-		d.mu.Unlock()
-		return fmt.Errorf("close shared receive queue: %d queue pairs use it: %w", s.users, ucs.ErrBusy)
-	}
-	s.closed = true
-	d.mu.Unlock()
-	C.goucx_close_gate(&s.c.gate)
-	d.events.remove(s.pointer(), s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	s.domain.release(kindSRQ)
+	s.domain.Release(objects.SRQ)
 	delete(d.srqs, s)
 	d.closedCalls[cntSRQCalls] += uint64(s.c.gate.calls)
-	if code := C.ibv_destroy_srq(s.c.srq); code != 0 && !d.gone.Load() {
-		return fmt.Errorf("close shared receive queue: %w", returned(code))
-	}
-	return nil
+	return closeError("shared receive queue", d.freed(C.ibv_destroy_srq(s.c.srq)))
 }

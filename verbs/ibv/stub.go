@@ -30,6 +30,12 @@ func newStub(single bool) *stub {
 
 func (s *stub) close() { C.goucx_stub_free(s.qp.c.qp, s.empty.c.cq, s.full.c.cq) }
 
+// fail has the device of the stub fail.
+func (s *stub) fail() {
+	d := &device{qps: map[*qp]struct{}{s.qp: {}}, cqs: map[*cq]struct{}{s.empty: {}, s.full: {}}}
+	d.fail()
+}
+
 // closeQP and closeFull close the gates as Close does.
 func (s *stub) closeQP()   { C.goucx_close_gate(&s.qp.c.gate) }
 func (s *stub) closeFull() { C.goucx_close_gate(&s.full.c.gate) }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -84,7 +85,7 @@ func (p *pd) CreateAH(a verbs.AHAttr) (verbs.AH, error) {
 	h := &ah{attr: a, pd: p.protection, domain: p, route: to}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := p.admit(kindAH, d.attr.MaxAH); err != nil {
+	if err := p.Admit(objects.AH, d.attr.MaxAH); err != nil {
 		return fail(err)
 	}
 	d.ahs.add(h)
@@ -145,6 +146,6 @@ func (h *ah) Close() error {
 	}
 	h.closed = true
 	d.ahs.remove(h)
-	h.domain.release(kindAH)
+	h.domain.Release(objects.AH)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 func TestAsyncOrder(t *testing.T) {
@@ -66,7 +67,7 @@ func TestCloseWaitsForAcks(t *testing.T) {
 	_, err = d.AllocTD(verbs.TDConfig{})
 	require.NoError(t, err, "a close that waits holds nobody up")
 	d.mu.Lock()
-	d.openObjects[kindTD] = 0
+	d.open.Release(objects.TD)
 	d.mu.Unlock()
 	d.Ack(b)
 	require.NoError(t, <-closed)

@@ -12,6 +12,7 @@ import (
 	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // heap is what the program's live objects take.
@@ -111,7 +112,7 @@ func TestManyQPs(t *testing.T) {
 	if !race.Enabled {
 		assert.LessOrEqual(t, each, uint64(bound))
 	}
-	assert.LessOrEqual(t, sizes[kindQP], uint64(bound))
+	assert.LessOrEqual(t, sizes[objects.QP], uint64(bound))
 	for i := range qps {
 		require.NoError(t, qps[i].Close())
 	}

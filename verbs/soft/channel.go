@@ -6,8 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // compChannel queues the events of completion queues. It is a list of the queues that
@@ -20,9 +20,7 @@ type compChannel struct {
 	first, last *cq
 	pending     atomic.Int32 // queues in the list
 
-	// Guarded by device.mu.
-	users  int
-	closed bool
+	queues objects.Uses // guarded by device.mu
 }
 
 // chanLink is the place of a completion queue in the list of its channel.
@@ -35,7 +33,7 @@ type chanLink struct {
 func (d *device) CreateCompChannel() (verbs.CompChannel, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.admit(kindChannel, 0); err != nil {
+	if err := d.open.Admit(objects.Channel, 0); err != nil {
 		return nil, fmt.Errorf("create completion channel: %w", err)
 	}
 	ch := &compChannel{d: d}
@@ -132,14 +130,14 @@ func (ch *compChannel) Close() error {
 	d := ch.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if ch.closed {
+	first, err := ch.queues.Close("completion queues")
+	if err != nil {
+		return fmt.Errorf("close completion channel: %w", err)
+	}
+	if !first {
 		return nil
 	}
-	if ch.users > 0 {
-		return fmt.Errorf("close completion channel: %d completion queues use it: %w", ch.users, ucs.ErrBusy)
-	}
-	ch.closed = true
-	d.openObjects[kindChannel]--
+	d.open.Release(objects.Channel)
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.notifier.close()

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // cq is a completion queue: a ring that starts empty and doubles when full. Engines
@@ -21,9 +22,9 @@ type cq struct {
 	ignoreOverrun bool // drop completions on overrun and stay usable
 
 	// Guarded by device.mu.
-	users int
-	index int      // index in device.cqs
-	event chanLink // guarded by ch.mu
+	qps   objects.Uses // the ends of queue pairs
+	index int          // index in device.cqs
+	event chanLink     // guarded by ch.mu
 
 	_     ucs.Pad
 	tail  cursor
@@ -58,43 +59,48 @@ const minCQE = 8
 
 // CreateCQ creates a completion queue.
 func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
-	if c.Depth < 1 || c.Depth > d.attr.MaxCQE {
-		return nil, fmt.Errorf("create completion queue: Depth %d, want 1 to %d: %w", c.Depth, d.attr.MaxCQE, ucs.ErrInvalid)
+	fail := func(err error) (verbs.CQ, error) { return nil, fmt.Errorf("create completion queue: %w", err) }
+	err := objects.CheckDepth(&d.attr, c.Depth)
+	if err != nil {
+		return fail(err)
 	}
 	q := &cq{
 		d: d, cookie: c.Cookie, ignoreOverrun: c.IgnoreOverrun, depth: uint64(c.Depth), single: c.SingleThreaded,
 	}
-	fail := func(err error) (verbs.CQ, error) { return nil, fmt.Errorf("create completion queue: %w", err) }
-	var err error
-	if q.ch, err = ownObjectOrNil[*compChannel](d, "channel", c.Channel); err != nil {
+	if q.ch, err = objects.OwnOrNil[*compChannel](d, "channel", c.Channel); err != nil {
 		return fail(err)
 	}
-	if q.pd, err = ownObjectOrNil[*pd](d, "domain", c.Domain); err != nil {
+	if q.pd, err = objects.OwnOrNil[*pd](d, "domain", c.Domain); err != nil {
 		return fail(err)
 	}
-	if q.pd != nil && q.pd.parent == nil {
+	if q.pd != nil && !q.pd.IsParent() {
 		return fail(fmt.Errorf("the domain is no parent domain: %w", ucs.ErrInvalid))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if q.ch != nil && q.ch.closed {
-		return fail(fmt.Errorf("the channel is closed: %w", ucs.ErrClosed))
+	if q.ch != nil {
+		if err := q.ch.queues.CheckOpen("channel"); err != nil {
+			return fail(err)
+		}
 	}
 	if q.pd == nil {
-		err = d.admit(kindCQ, d.attr.MaxCQ)
+		err = d.open.Admit(objects.CQ, d.attr.MaxCQ)
 	} else {
-		err = q.pd.admit(kindCQ, d.attr.MaxCQ)
-		q.single = q.single || q.pd.single()
+		err = q.pd.Admit(objects.CQ, d.attr.MaxCQ)
+		q.single = q.single || q.pd.Single()
 	}
 	if err != nil {
 		return fail(err)
 	}
 	if q.ch != nil {
-		q.ch.users++
+		q.ch.queues.Add()
 	}
 	d.cqs.add(q)
 	return q, nil
 }
+
+// Account returns the account of the queue pairs that use the queue.
+func (c *cq) Account() *objects.Uses { return &c.qps }
 
 func (c *cq) indexPtr() *int { return &c.index }
 
@@ -268,8 +274,8 @@ func (c *cq) Arm(solicitedOnly bool) ucs.Status {
 
 // Resize changes the depth.
 func (c *cq) Resize(depth int) error {
-	if depth < 1 || depth > c.d.attr.MaxCQE {
-		return fmt.Errorf("resize completion queue: depth %d, want 1 to %d: %w", depth, c.d.attr.MaxCQE, ucs.ErrInvalid)
+	if err := objects.CheckDepth(&c.d.attr, depth); err != nil {
+		return fmt.Errorf("resize completion queue: %w", err)
 	}
 	t := c.tail.lock()
 	held := t - c.head.pos()
@@ -287,16 +293,15 @@ func (c *cq) Resize(depth int) error {
 func (c *cq) Close() error {
 	d := c.d
 	d.mu.Lock()
-	if c.state.Load() == cqClosed {
-		d.mu.Unlock()
+	first, err := c.qps.Close("ends of queue pairs")
+	d.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("close completion queue: %w", err)
+	}
+	if !first {
 		return nil
 	}
-	if c.users > 0 {
-		d.mu.Unlock()
-		return fmt.Errorf("close completion queue: %d ends of queue pairs use it: %w", c.users, ucs.ErrBusy)
-	}
 	c.state.Store(cqClosed)
-	d.mu.Unlock()
 
 	d.discardEvents(c)
 	d.stopModeration(c)
@@ -306,14 +311,14 @@ func (c *cq) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if c.ch != nil {
-		c.ch.users--
+		c.ch.queues.Release()
 	}
 	d.closedCounts.add(cntLocks, c.lockCount())
 	d.cqs.remove(c)
 	if c.pd != nil {
-		c.pd.release(kindCQ)
+		c.pd.Release(objects.CQ)
 	} else {
-		d.openObjects[kindCQ]--
+		d.open.Release(objects.CQ)
 	}
 	return nil
 }

@@ -184,7 +184,7 @@ func TestResizeCQ(t *testing.T) {
 	pushed(c, 1, 0, 4)
 	refused(t, c.Resize(3), ucs.ErrInvalid, "to 3: it holds 4")
 	refused(t, c.Resize(101), ucs.ErrInvalid, "want 1 to 100")
-	refused(t, c.Resize(0), ucs.ErrInvalid, "depth 0")
+	refused(t, c.Resize(0), ucs.ErrInvalid, "Depth 0")
 	require.NoError(t, c.Resize(20))
 	pushed(c, 1, 4, 16)
 	assert.Equal(t, upTo(0, 20), drained(t, c, 7))

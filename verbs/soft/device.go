@@ -9,6 +9,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -22,8 +23,7 @@ type device struct {
 
 	// mu guards the control path: creation, counts and close of objects.
 	mu           sync.Mutex
-	closed       bool
-	openObjects  [numKinds]int  // open objects
+	open         objects.Counts
 	cqs          objectSet[*cq] // open completion queues
 	srqs         objectSet[*srq]
 	closedCounts counts // of closed objects
@@ -35,24 +35,6 @@ type device struct {
 
 	engine
 }
-
-// kind is a kind of verbs object.
-type kind int
-
-const (
-	kindPD kind = iota
-	kindTD
-	kindMR
-	kindCQ
-	kindChannel
-	kindQP
-	kindSRQ
-	kindAH
-	kindMW
-	numKinds
-)
-
-var kindNames = [numKinds]string{"pd", "td", "mr", "cq", "channel", "qp", "srq", "ah", "mw"}
 
 const (
 	maxMRSize  = 1 << 62
@@ -181,34 +163,17 @@ func (d *device) checkPort(n uint8) error {
 	return nil
 }
 
-// admit counts a new object. It fails if the device is closed or has most objects; most 0
-// is no limit. The caller holds mu.
-func (d *device) admit(k kind, most int) error {
-	if d.closed {
-		return ucs.ErrClosed
-	}
-	if most > 0 && d.openObjects[k] >= most {
-		return fmt.Errorf("%d are open, which is the limit: %w", d.openObjects[k], ucs.ErrNoResource)
-	}
-	d.openObjects[k]++
-	return nil
-}
-
 // Close closes the device. It fails with ucs.ErrBusy while objects of it are open.
 func (d *device) Close() error {
 	d.mu.Lock()
-	if d.closed {
-		d.mu.Unlock()
+	first, err := d.open.Close()
+	d.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("close soft device %q: %w", d.info.Name, err)
+	}
+	if !first {
 		return nil
 	}
-	for k, n := range d.openObjects {
-		if n > 0 {
-			d.mu.Unlock()
-			return fmt.Errorf("close soft device %q: %d of its objects (%s) are open: %w", d.info.Name, n, kindNames[k], ucs.ErrBusy)
-		}
-	}
-	d.closed = true
-	d.mu.Unlock()
 	d.events.close()
 	return d.stop()
 }
@@ -229,39 +194,9 @@ func (b *objectSet[T]) remove(v T) {
 	b.all = b.all[:last]
 }
 
-// owned is an object of a device that a program passes back to create other objects.
-type owned interface {
-	comparable
-	madeBy() *device
-}
-
-func (c *cq) madeBy() *device           { return c.d }
-func (s *srq) madeBy() *device          { return s.d }
-func (ch *compChannel) madeBy() *device { return ch.d }
-func (t *td) madeBy() *device           { return t.d }
-func (p *pd) madeBy() *device           { return p.d }
-
-// ownObject converts v to an object of the device. name is its role in error texts.
-func ownObject[T owned](d *device, name string, v any) (T, error) {
-	var none T
-	if v == nil {
-		return none, fmt.Errorf("no %s: %w", name, ucs.ErrInvalid)
-	}
-	o, ok := v.(T)
-	if !ok || o == none {
-		return none, fmt.Errorf("%s %T of another provider: %w", name, v, ucs.ErrInvalid)
-	}
-	if o.madeBy() != d {
-		return none, fmt.Errorf("%s of another device: %w", name, ucs.ErrInvalid)
-	}
-	return o, nil
-}
-
-// ownObjectOrNil is own for an optional object: nil stays nil.
-func ownObjectOrNil[T owned](d *device, name string, v any) (T, error) {
-	if v == nil {
-		var none T
-		return none, nil
-	}
-	return ownObject[T](d, name, v)
-}
+// MadeBy returns the device of an object that a program passes back.
+func (c *cq) MadeBy() *device           { return c.d }
+func (s *srq) MadeBy() *device          { return s.d }
+func (ch *compChannel) MadeBy() *device { return ch.d }
+func (t *td) MadeBy() *device           { return t.d }
+func (p *pd) MadeBy() *device           { return p.d }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // mr is a memory region.
@@ -49,7 +50,7 @@ func (p *pd) Register(buf []byte, c verbs.MRConfig) (verbs.MR, error) {
 // argument leaves an open region as it is, and so does a memory window that is bound to it. If the domain is closed or the limit of
 // regions is reached, the region is closed.
 func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
-	p, err := ownObject[*pd](m.d, "protection domain", dom)
+	p, err := objects.Own[*pd](m.d, "protection domain", dom)
 	if err != nil {
 		return fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
@@ -65,7 +66,7 @@ func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
 	d := m.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := p.admit(kindMR, d.attr.MaxMR); err != nil {
+	if err := p.Admit(objects.MR, d.attr.MaxMR); err != nil {
 		return fmt.Errorf("register %d bytes: %w", len(buf), err)
 	}
 	m.pd, m.domain, m.access, m.revocable, m.addr, m.buf, m.closed = p.protection, p, c.Access, c.Revocable, addr, buf, false
@@ -73,28 +74,13 @@ func (m *mr) Reregister(dom verbs.PD, buf []byte, c verbs.MRConfig) error {
 	return nil
 }
 
-// checkRegistration refuses access flags that contradict the specification or that this
-// device does not support, and memory without an address. It returns the address of the
-// first byte.
+// checkRegistration refuses access flags that this device does not support, and what no device
+// accepts. It returns the address of the first byte.
 func checkRegistration(buf []byte, c verbs.MRConfig) (addr uint64, err error) {
-	a := c.Access
-	switch {
-	case a&unsupportedAccess != 0:
-		err = fmt.Errorf("access %#x of a soft device: %w", uint32(a&unsupportedAccess), ucs.ErrUnsupported)
-	case a&^knownAccess != 0:
-		err = fmt.Errorf("access %#x is unknown: %w", uint32(a&^knownAccess), ucs.ErrInvalid)
-	case a&(verbs.RemoteWrite|verbs.RemoteAtomic) != 0 && a&verbs.LocalWrite == 0:
-		err = fmt.Errorf("access %#x: RemoteWrite and RemoteAtomic require LocalWrite: %w", uint32(a), ucs.ErrInvalid)
-	case len(buf) == 0:
-		err = fmt.Errorf("memory of no bytes: %w", ucs.ErrInvalid)
-	case c.HasIOVA && a&verbs.ZeroBased != 0 && c.IOVA != 0:
-		err = fmt.Errorf("zero-based at %#x: %w", c.IOVA, ucs.ErrInvalid)
-	case c.HasIOVA && c.IOVA+uint64(len(buf)-1) < c.IOVA:
-		err = fmt.Errorf("at %#x, beyond the last address: %w", c.IOVA, ucs.ErrInvalid)
-	case c.HasIOVA:
-		addr = c.IOVA
-	case a&verbs.ZeroBased == 0:
-		addr = addrOf(buf)
+	if a := c.Access & unsupportedAccess; a != 0 {
+		err = fmt.Errorf("access %#x of a soft device: %w", uint32(a), ucs.ErrUnsupported)
+	} else {
+		addr, err = objects.CheckRegistration(len(buf), addrOf(buf), knownAccess, c)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("register %d bytes: %w", len(buf), err)
@@ -135,7 +121,7 @@ func (m *mr) closeLocked() error {
 	m.buf = nil
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	m.domain.release(kindMR)
+	m.domain.Release(objects.MR)
 	return nil
 }
 

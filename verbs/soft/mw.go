@@ -6,6 +6,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // mw is a memory window. Its key has an index in mrTable for as long as it is allocated.
@@ -43,8 +44,8 @@ type binding struct {
 	qp        *qp    // that binds it: a window of type 2 is for its peer alone
 }
 
-func (w *mw) madeBy() *device { return w.d }
-func (m *mr) madeBy() *device { return m.d }
+func (w *mw) MadeBy() *device { return w.d }
+func (m *mr) MadeBy() *device { return m.d }
 
 // AllocMW allocates a memory window.
 func (p *pd) AllocMW(t verbs.MWType) (verbs.MW, error) {
@@ -54,7 +55,7 @@ func (p *pd) AllocMW(t verbs.MWType) (verbs.MW, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := p.admit(kindMW, d.attr.MaxMW); err != nil {
+	if err := p.Admit(objects.MW, d.attr.MaxMW); err != nil {
 		return nil, fmt.Errorf("allocate memory window: %w", err)
 	}
 	w := &mw{d: d, pd: p.protection, domain: p, typ: t}
@@ -84,7 +85,7 @@ func (w *mw) Close() error {
 	d.mrs.freeWindow(w)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	w.domain.release(kindMW)
+	w.domain.Release(objects.MW)
 	return nil
 }
 
@@ -93,7 +94,7 @@ func (w *mw) Close() error {
 // a window of type 2 that is bound.
 func (q *qp) BindWindow(id uint64, flags verbs.SendFlags, win verbs.MW, b verbs.MWBind) error {
 	fail := func(err error) error { return fmt.Errorf("bind memory window: %w", err) }
-	w, err := ownObject[*mw](q.d, "memory window", win)
+	w, err := objects.Own[*mw](q.d, "memory window", win)
 	if err != nil {
 		return fail(err)
 	}
@@ -125,7 +126,7 @@ func (q *qp) BindWindow(id uint64, flags verbs.SendFlags, win verbs.MW, b verbs.
 
 // covers makes e the part of a region that b names, or returns why b cannot be bound.
 func (e *mr) covers(b *verbs.MWBind) error {
-	m, err := ownObject[*mr](e.d, "memory region", b.MR)
+	m, err := objects.Own[*mr](e.d, "memory region", b.MR)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
@@ -84,20 +85,19 @@ func (q *qp) QPN() verbs.QPN { return q.num }
 func (q *qp) loadState() verbs.QPState { return verbs.QPState(q.state.Load()) }
 
 // newQP creates a queue pair in state Reset. pd.createQP has checked the config.
-func (d *device) newQP(p *pd, c *verbs.QPConfig) (*qp, error) {
+func (d *device) newQP(p *pd, c *verbs.QPConfig, to objects.Queues[*cq, *srq]) (*qp, error) {
 	q := &qp{
 		d: d, pd: p, typ: c.Type, ops: sendOps[c.Type], dataOps: &dataOps, caps: c.Caps,
-		sendCQ: c.SendCQ.(*cq), recvCQ: c.RecvCQ.(*cq), recvPD: p,
+		sendCQ: to.Send, recvCQ: to.Recv, srq: to.SRQ, recvPD: p,
 	}
-	if c.SRQ != nil {
-		q.srq = c.SRQ.(*srq)
+	if q.srq != nil {
 		q.recvPD = q.srq.pd
 	}
 	for q.sq.max = minSends; q.sq.max < uint32(c.Caps.MaxSend); {
 		q.sq.max *= 2
 	}
-	q.rq.init(c.Caps.MaxRecv, p.single())
-	q.sq.single = p.single()
+	q.rq.init(c.Caps.MaxRecv, p.Single())
+	q.sq.single = p.Single()
 	if c.Caps.MaxInline > verbs.InlineLen {
 		q.sq.longSlot = c.Caps.MaxInline
 	}

@@ -73,13 +73,11 @@ func SetPort(c verbs.Context, port uint16) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	fail := func(err error) error { return fmt.Errorf("set port %d of soft device %q: %w", port, d.info.Name, err) }
-	if d.closed {
+	if d.open.Closed() {
 		return fail(ucs.ErrClosed)
 	}
-	for k, n := range d.openObjects {
-		if n > 0 {
-			return fail(fmt.Errorf("%d of its objects (%s) are open: %w", n, kindNames[k], ucs.ErrBusy))
-		}
+	if err := d.open.CheckNone(); err != nil {
+		return fail(err)
 	}
 	if port == d.lid {
 		return nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // srq is a shared receive queue. Its SGEs are memory of pd, whatever the domains of the
@@ -17,33 +18,34 @@ type srq struct {
 	limit atomic.Uint32 // of the limit event; 0: not armed
 
 	// Guarded by d.mu.
-	users  int
-	closed bool
-	index  int // in device.srqs
+	qps   objects.Uses
+	index int // in device.srqs
 }
 
 // CreateSRQ creates a shared receive queue.
 func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
+	fail := func(err error) (verbs.SRQ, error) { return nil, fmt.Errorf("create shared receive queue: %w", err) }
 	d := p.d
-	switch {
-	case a.MaxWR < 1 || a.MaxWR > d.attr.MaxSRQWR:
-		return nil, fmt.Errorf("create shared receive queue: MaxWR %d, want 1 to %d: %w", a.MaxWR, d.attr.MaxSRQWR, ucs.ErrInvalid)
-	case a.MaxSGE < 0 || a.MaxSGE > verbs.MaxSGE:
-		return nil, fmt.Errorf("create shared receive queue: MaxSGE %d, want 0 to %d: %w", a.MaxSGE, verbs.MaxSGE, ucs.ErrInvalid)
-	case a.Limit != 0:
-		return nil, fmt.Errorf("create shared receive queue: Limit %d, want 0: SetLimit arms the event: %w", a.Limit, ucs.ErrInvalid)
+	if err := objects.CheckSRQ(&d.attr, &a); err != nil {
+		return fail(err)
+	}
+	if a.Limit != 0 {
+		return fail(fmt.Errorf("Limit %d, want 0: SetLimit arms the event: %w", a.Limit, ucs.ErrInvalid))
 	}
 	s := &srq{d: d, pd: p}
-	s.init(a.MaxWR, p.single())
+	s.init(a.MaxWR, p.Single())
 	s.shared = true
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := p.admit(kindSRQ, d.attr.MaxSRQ); err != nil {
-		return nil, fmt.Errorf("create shared receive queue: %w", err)
+	if err := p.Admit(objects.SRQ, d.attr.MaxSRQ); err != nil {
+		return fail(err)
 	}
 	d.srqs.add(s)
 	return s, nil
 }
+
+// Account returns the account of the queue pairs that use the queue.
+func (s *srq) Account() *objects.Uses { return &s.qps }
 
 func (s *srq) indexPtr() *int { return &s.index }
 
@@ -119,22 +121,19 @@ func (s *srq) Query() verbs.SRQAttr {
 func (s *srq) Close() error {
 	d := s.d
 	d.mu.Lock()
-	if s.closed {
-		d.mu.Unlock()
+	first, err := s.qps.Close("queue pairs")
+	d.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("close shared receive queue: %w", err)
+	}
+	if !first {
 		return nil
 	}
-	if s.users > 0 {
-		d.mu.Unlock()
-		return fmt.Errorf("close shared receive queue: %d queue pairs use it: %w", s.users, ucs.ErrBusy)
-	}
-	s.closed = true
-	d.mu.Unlock()
-
 	d.discardEvents(s)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s.addTo(&d.closedCounts)
 	d.srqs.remove(s)
-	s.pd.release(kindSRQ)
+	s.pd.Release(objects.SRQ)
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 	"github.com/goucx/goucx/verbs/soft/internal/udp"
 )
 
@@ -113,25 +114,25 @@ func (d *device) Stats() *stats.Group {
 	}
 	// Open objects, and the device memory that they use with what their rings have grown
 	// to. Registered memory is the program's and not counted.
-	var made, bytes [numKinds]uint64
-	for k, n := range d.openObjects {
+	var made, bytes [objects.NumKinds]uint64
+	for k, n := range d.open.Open() {
 		made[k] = uint64(n)
 		bytes[k] = uint64(n) * sizes[k]
 	}
 	for _, c := range d.cqs.all {
-		bytes[kindCQ] += c.bytes()
+		bytes[objects.CQ] += c.bytes()
 	}
 	for _, s := range d.srqs.all {
-		bytes[kindSRQ] += s.bytes()
+		bytes[objects.SRQ] += s.bytes()
 	}
 	d.qps.each(func(q *qp) {
-		bytes[kindQP] += q.rq.bytes() + atomic.LoadUint64(&q.sq.counts.ring)*(sizeOf[wqe]()+uint64(q.sq.longSlot))
+		bytes[objects.QP] += q.rq.bytes() + atomic.LoadUint64(&q.sq.counts.ring)*(sizeOf[wqe]()+uint64(q.sq.longSlot))
 	})
 	d.mu.Unlock()
 	g := new(stats.Group) // an empty group accepts any prefix
 	_ = g.Add("device", setOf(counterNames[:], sum[:]))
-	_ = g.Add("objects", setOf(kindNames[:], made[:]))
-	_ = g.Add("bytes", setOf(kindNames[:], bytes[:]))
+	_ = g.Add("objects", setOf(objects.Names[:], made[:]))
+	_ = g.Add("bytes", setOf(objects.Names[:], bytes[:]))
 	if d.udp != nil {
 		_ = g.Add("udp", udp.CountsOf(d.sockets))
 	}
@@ -148,15 +149,15 @@ func setOf(names []string, values []uint64) *stats.Set {
 
 // sizes are the bytes of an object without its rings. Keys and handles also have a
 // table entry with a version.
-var sizes = [numKinds]uint64{
-	kindPD:      sizeOf[pd](),
-	kindTD:      sizeOf[td](),
-	kindMR:      sizeOf[mr]() + sizeOf[*mr]() + 1,
-	kindCQ:      sizeOf[cq](),
-	kindChannel: sizeOf[compChannel](),
-	kindQP:      sizeOf[qp]() + 3*sizeOf[*qp](), // the qpTable is half full; lookers
-	kindSRQ:     sizeOf[srq](),
-	kindAH:      sizeOf[ah]() + sizeOf[*ah]() + 1,
+var sizes = [objects.NumKinds]uint64{
+	objects.PD:      sizeOf[pd](),
+	objects.TD:      sizeOf[td](),
+	objects.MR:      sizeOf[mr]() + sizeOf[*mr]() + 1,
+	objects.CQ:      sizeOf[cq](),
+	objects.Channel: sizeOf[compChannel](),
+	objects.QP:      sizeOf[qp]() + 3*sizeOf[*qp](), // the qpTable is half full; lookers
+	objects.SRQ:     sizeOf[srq](),
+	objects.AH:      sizeOf[ah]() + sizeOf[*ah]() + 1,
 }
 
 func sizeOf[T any]() uint64 { return uint64(reflect.TypeFor[T]().Size()) }

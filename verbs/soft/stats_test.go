@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/internal/objects"
 )
 
 // value reads one of a device's counters.
@@ -45,8 +46,8 @@ func TestStats(t *testing.T) {
 		assert.Equal(t, uint64(1), value(t, d, "objects."+k), k)
 	}
 	assert.LessOrEqual(t, value(t, d, "bytes.qp"), uint64(4096), "an idle queue pair")
-	assert.Equal(t, sizes[kindCQ]+minCQE*sizeOf[verbs.WC](), value(t, d, "bytes.cq"))
-	assert.Equal(t, sizes[kindSRQ]+8*sizeOf[recvWQE](), value(t, d, "bytes.srq"))
+	assert.Equal(t, sizes[objects.CQ]+minCQE*sizeOf[verbs.WC](), value(t, d, "bytes.cq"))
+	assert.Equal(t, sizes[objects.SRQ]+8*sizeOf[recvWQE](), value(t, d, "bytes.srq"))
 
 	own := q.(*qp)
 	own.sq.counts.post(5, true)

@@ -2,6 +2,7 @@ package nic
 
 import (
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/goucx/goucx/ucs"
@@ -45,17 +46,31 @@ func releaseAsync() error {
 	return a.Close()
 }
 
-// asyncEvents holds the callbacks for asynchronous events of a device: SRQ limit and QP errors.
-type asyncEvents struct {
-	mu        sync.Mutex // guards the rest; held while one of fns runs
-	onLimit   map[verbs.SRQ]func()
-	onQPError map[verbs.SRQ]func(verbs.QPN) // see OnQPError
-	async     *async.Async                  // nil: no callbacks
+// Watcher are callbacks for asynchronous events of a device. The async goroutine calls them, one at a
+// time. They must not wait for the interface. Each may be nil.
+type Watcher struct {
+	// SRQ is the queue of OnLimit.
+	SRQ verbs.SRQ
+	// OnLimit: the limit event of SRQ.
+	OnLimit func()
+	// OnQPError: a responder's QP of the device, which may be another interface's, has rejected a
+	// request and entered the error state.
+	OnQPError func(verbs.QPN)
+	// OnFailure: the device was removed or has failed, and completes nothing any more.
+	OnFailure func()
 }
 
-// OnSRQLimit registers fn for the limit event of q, until OffSRQLimit. The async goroutine calls fn, one
-// call at a time. On systems without event descriptors fn is never called.
-func (d *Domain) OnSRQLimit(q verbs.SRQ, fn func()) error {
+// asyncEvents holds the watchers of a device.
+type asyncEvents struct {
+	mu       sync.Mutex // guards the rest; held while a watcher is called
+	watchers []*Watcher
+	async    *async.Async // nil: no watchers
+	failed   bool         // the device has failed
+}
+
+// Watch registers w until Unwatch, once. A device that has failed before calls OnFailure at once. On systems
+// without event descriptors nothing is called.
+func (d *Domain) Watch(w *Watcher) error {
 	l := &d.dev.events
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,30 +85,24 @@ func (d *Domain) OnSRQLimit(q verbs.SRQ, fn func()) error {
 		if err != nil && !errors.Is(err, ucs.ErrUnsupported) {
 			return errors.Join(err, releaseAsync())
 		}
-		l.async, l.onLimit, l.onQPError = a, map[verbs.SRQ]func(){}, map[verbs.SRQ]func(verbs.QPN){}
+		l.async = a
 	}
-	l.onLimit[q] = fn
+	if slices.Contains(l.watchers, w) {
+		return nil
+	}
+	l.watchers = append(l.watchers, w)
+	if l.failed && w.OnFailure != nil {
+		w.OnFailure()
+	}
 	return nil
 }
 
-// OnQPError registers fn for access errors and invalid requests at a responder QP of the
-// device, including QPs of other interfaces. The QP enters the error state. The async goroutine
-// calls fn with its number. OnSRQLimit must have been called for q; OffSRQLimit ends both. fn must not
-// wait for the interface.
-func (d *Domain) OnQPError(q verbs.SRQ, fn func(verbs.QPN)) {
+// Unwatch removes w. Its functions do not run after it returns. It does nothing if w is not registered.
+func (d *Domain) Unwatch(w *Watcher) error {
 	l := &d.dev.events
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.onQPError[q] = fn
-}
-
-// OffSRQLimit removes the callbacks for q. They do not run after it returns.
-func (d *Domain) OffSRQLimit(q verbs.SRQ) error {
-	l := &d.dev.events
-	l.mu.Lock()
-	delete(l.onLimit, q)
-	delete(l.onQPError, q)
-	if l.async == nil || len(l.onLimit) > 0 {
+	l.watchers = slices.DeleteFunc(l.watchers, func(x *Watcher) bool { return x == w })
+	if l.async == nil || len(l.watchers) > 0 {
 		l.mu.Unlock()
 		return nil
 	}
@@ -109,22 +118,33 @@ func (d *device) handleEvents() {
 	l := &d.events
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for len(l.onLimit) > 0 { // without callbacks the device may be closed
+	for len(l.watchers) > 0 { // without watchers the device may be closed
 		e, ok := d.ctx.TryAsync()
 		if !ok {
 			return
 		}
-		switch e.Type {
-		case verbs.EventSRQLimitReached:
-			if fn := l.onLimit[e.SRQ]; fn != nil {
-				fn()
-			}
-		case verbs.EventQPAccessErr, verbs.EventQPReqErr:
-			for _, fn := range l.onQPError {
-				fn(e.QP.QPN())
-			}
-		default: // transports handle no other event
+		for _, w := range l.watchers {
+			w.handle(e)
 		}
+		l.failed = l.failed || e.Type == verbs.EventDeviceFatal
 		d.ctx.Ack(e)
+	}
+}
+
+// handle calls the function of an event; transports handle no other one.
+func (w *Watcher) handle(e verbs.AsyncEvent) {
+	switch e.Type {
+	case verbs.EventSRQLimitReached:
+		if e.SRQ == w.SRQ && w.OnLimit != nil {
+			w.OnLimit()
+		}
+	case verbs.EventQPAccessErr, verbs.EventQPReqErr:
+		if w.OnQPError != nil {
+			w.OnQPError(e.QP.QPN())
+		}
+	case verbs.EventDeviceFatal:
+		if w.OnFailure != nil {
+			w.OnFailure()
+		}
 	}
 }

@@ -12,11 +12,12 @@ import (
 //
 // Concurrency: the worker calls the methods. Only the worker changes the free list of the slab.
 type Reserve struct {
-	d     *Domain
-	srq   verbs.SRQ
-	slab  *Slab
-	len   int // of each receive, in bytes
-	limit int
+	d       *Domain
+	watcher Watcher
+	srq     verbs.SRQ
+	slab    *Slab
+	len     int // of each receive, in bytes
+	limit   int
 
 	touched atomic.Bool // posted is not 0
 
@@ -33,11 +34,12 @@ const reserveBatch = 16
 // event occurs when fewer than limit receives are left. Receives have n bytes.
 func (d *Domain) NewReserve(q verbs.SRQ, s *Slab, n, limit int) (*Reserve, error) {
 	r := &Reserve{d: d, srq: q, slab: s, len: n, limit: limit}
-	return r, d.OnSRQLimit(q, r.refill)
+	r.watcher = Watcher{SRQ: q, OnLimit: r.refill}
+	return r, d.Watch(&r.watcher)
 }
 
 // Close closes the reserve. It must precede closing the queue and the slab.
-func (r *Reserve) Close() error { return r.d.OffSRQLimit(r.srq) }
+func (r *Reserve) Close() error { return r.d.Unwatch(&r.watcher) }
 
 // Touched reports whether the async goroutine has posted receives since the last Balance.
 func (r *Reserve) Touched() bool { return r.touched.Load() }

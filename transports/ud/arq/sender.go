@@ -49,11 +49,13 @@ const (
 	PortClosed
 	// QPClosed: the peer's queue pair does not exist any more.
 	QPClosed
+	// DeviceFailed: the own device was removed or has failed.
+	DeviceFailed
 )
 
 var reasonNames = [...]string{
 	"", "it does not answer", "another interface has its address", "it reset the connection", "it closed its interface",
-	"its process has ended: its port is closed", "its queue pair is closed",
+	"its process has ended: its port is closed", "its queue pair is closed", "this side's device was removed or has failed",
 }
 
 // String returns the reason as the end of a sentence that begins with "the peer failed: ".
