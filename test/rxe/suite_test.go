@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/test/rxe/vm"
 )
 
@@ -18,13 +19,13 @@ import (
 type suite struct {
 	name   string
 	binary binary
-	test   string // the pattern of -test.run
-	short  string // the same with -short; "": not with -short
-	few    bool   // always with -test.short: fewer messages
-	peer   bool   // in namespace peer
-	env    []string
-	limit  time.Duration
-	least  int // passed cases of the full run: fewer means that the pattern matches no more
+	// Patterns of -test.run for make nightly, for make test-rxe, and with -short; "": the suite is not run.
+	whole, part, short string
+	few                bool // always with -test.short: fewer messages
+	peer               bool // in namespace peer
+	env                []string
+	limit              time.Duration
+	least              int // passed cases of the whole run: fewer means that the pattern matches no more
 	// deviations is the file of testdata that lists the cases that fail; "": none do. The suite of
 	// package verbs has its own list.
 	deviations string
@@ -32,52 +33,65 @@ type suite struct {
 
 var suites = []suite{
 	{
-		name: "verbstest over soft, UDP", binary: softTest, test: "^TestConformanceUDP$",
+		name: "verbstest over soft, UDP", binary: softTest, whole: "^TestConformanceUDP$",
 		peer: true, limit: 2 * time.Minute, least: 100,
 	},
 	{
-		name: "verbstest over ibv, rxe0", binary: ibvTest, test: ".", short: "^TestConformance$/^(device|object|data)$|^TestLive",
+		name: "verbstest over ibv, rxe0", binary: ibvTest,
+		whole: ".", part: "^TestLive", short: "^TestConformance$/^(device|object|data)$|^TestLive",
 		env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 3 * time.Minute, least: 100,
 	},
 	{
-		name: "verbstest over ibv, rxe0 and rxe1", binary: ibvTest, test: "^TestConformance$",
+		name: "verbstest over ibv, rxe0 and rxe1", binary: ibvTest, whole: "^TestConformance$", part: "^TestConformance$",
 		env: []string{"GOUCX_IBV_DEVICE=rxe0,rxe1"}, limit: 3 * time.Minute, least: 100,
 	},
 	{
-		name: "ucttest over rc", binary: transportTest, test: "^TestRC$", short: "^TestRC$/^(am|put|get|atomic)$/^(short|bcopy|zcopy|sizes|large|fetch64)$",
+		name: "ucttest over rc", binary: transportTest,
+		whole: "^TestRC$", part: "^TestRC$", short: "^TestRC$/^(am|put|get|atomic)$/^(short|bcopy|zcopy|sizes|large|fetch64)$",
 		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 3 * time.Minute, least: 80, deviations: "ucttest.txt",
 	},
 	{
-		name: "ucttest over ud", binary: transportTest, test: "^TestUD$", short: "^TestUD$/^am$/^(short|bcopy|zcopy)$",
+		name: "ucttest over ud", binary: transportTest,
+		whole: "^TestUD$", part: "^TestUD$", short: "^TestUD$/^am$/^(short|bcopy|zcopy)$",
 		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 3 * time.Minute, least: 50, deviations: "ucttest.txt",
 	},
 	{
-		name: "ucptest over rc", binary: transportTest, test: "^TestUCPOverRC$", short: "^TestUCPOverRC$/one/^(1|2|4|13|36|57)_",
+		name: "ucptest over rc", binary: transportTest,
+		whole: "^TestUCPOverRC$", part: "^TestUCPOverRC$", short: "^TestUCPOverRC$/one/^(1|2|4|13|36|57)_",
 		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 4 * time.Minute, least: 100, deviations: "ucptest.txt",
 	},
 	{
-		name: "ucptest over ud", binary: transportTest, test: "^TestUCPOverUD$", short: "^TestUCPOverUD$/one/^(1|4)_",
+		name: "ucptest over ud", binary: transportTest,
+		whole: "^TestUCPOverUD$", part: "^TestUCPOverUD$", short: "^TestUCPOverUD$/one/^(1|4)_",
 		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 4 * time.Minute, least: 100, deviations: "ucptest.txt",
 	},
 }
 
+// pattern returns the cases to run; "": none.
+func (s *suite) pattern() string {
+	switch {
+	case testing.Short():
+		return s.short
+	case suitetest.All():
+		return s.whole
+	default:
+		return s.part
+	}
+}
+
 // argv returns the command line of the suite's test binary.
 func (s *suite) argv() []string {
-	argv := []string{s.binary.name, "-test.v", "-test.timeout=0"}
-	pattern := s.test
-	if testing.Short() {
-		pattern = s.short
-	}
+	argv := []string{s.binary.name, "-test.v", "-test.timeout=0", "-test.run=" + s.pattern()}
 	if s.few || testing.Short() {
 		argv = append(argv, "-test.short")
 	}
-	return append(argv, "-test.run="+pattern)
+	return argv
 }
 
 // TestSuites: the conformance suites pass in the machine, except for the cases that are listed as failing.
 func TestSuites(t *testing.T) {
 	for _, s := range suites {
-		if testing.Short() && s.short == "" {
+		if s.pattern() == "" {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
@@ -101,7 +115,7 @@ func TestSuites(t *testing.T) {
 				requireOK(t, strings.Join(s.argv(), " "), r)
 			}
 			assert.NotZero(t, cases.number(passed))
-			if !testing.Short() {
+			if s.pattern() == s.whole {
 				assert.GreaterOrEqual(t, cases.number(passed), s.least)
 			}
 		})
