@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/transports/internal/nic"
@@ -38,7 +40,8 @@ type connQP struct {
 	retiredAt     ucs.Time // when the QP was retired
 	drainedSentAt ucs.Time // when the last DRAINED was sent
 	peerDrained   bool     // the peer has sent DRAINED, maybe before this side has retired the QP
-	inError       bool     // the QP is in the error state, in any state of its life
+	inError       bool     // an operation has failed: the QP is in the error state, in any state of its life
+	failedID      uint32   // the first operation that failed, with inError
 }
 
 // qpLife is the state of a connQP:
@@ -210,32 +213,53 @@ func (p *connQP) close(st uct.Status) {
 	p.outOfOrder = nil
 }
 
+// flushLimit bounds the wait for the completions of a QP that has entered the error state. The software RNIC adds
+// them at once, other devices within microseconds.
+const flushLimit = 50 * time.Millisecond
+
 // completeAcked completes the operations that the peer has acknowledged. The QP is in the error
 // state, in which the oldest operation without an ACK, and each one behind it, has a completion
-// with an error.
+// with an error. An operation that is posted in that state has one, too: so the first error comes
+// also where all others are acknowledged.
 func (p *connQP) completeAcked() {
-	f := p.q.f
+	f, q := p.q.f, &p.q
+	if q.head == q.tail {
+		return
+	}
+	unacked, end := p.failedID, ucs.Now().Add(flushLimit)
+	for marked, seen := false, 0; !p.inError; {
+		if !marked && q.tail-q.head <= q.mask {
+			q.postZeroWrite(0)
+			f.flushPostList()
+		}
+		marked = true
+		usable := f.drainSendCQ()
+		for ; seen < len(f.drainedSends) && !p.inError; seen++ {
+			if wc := &f.drainedSends[seen]; wc.QPN == p.local.qpn && wc.Status != verbs.WCSuccess {
+				p.inError, unacked = true, uint32(wc.ID)
+			}
+		}
+		if !p.inError && (!usable || end < ucs.Now()) {
+			unacked = q.head // nothing tells which are acknowledged
+			break
+		}
+	}
+	f.drainedSends = slices.DeleteFunc(f.drainedSends, func(wc verbs.WC) bool { return wc.QPN == p.local.qpn })
+	if n := unacked - q.head; n != 0 && n < q.tail-q.head {
+		q.completeTo(unacked-1, ucs.OK)
+	}
+}
+
+// drainSendCQ moves what is in the send completion queue to iface.drainedSends. It returns false if the queue is
+// unusable.
+func (f *iface) drainSendCQ() bool {
 	var wcs [sendPollBatch]verbs.WC
 	for {
 		k := f.sendCQ.Poll(wcs[:])
 		if k <= 0 {
-			break
+			return k == 0
 		}
 		f.drainedSends = append(f.drainedSends, wcs[:k]...)
-	}
-	unacked := p.q.tail
-	others := f.drainedSends[:0]
-	for _, wc := range f.drainedSends {
-		switch {
-		case wc.QPN != p.local.qpn:
-			others = append(others, wc)
-		case wc.Status != verbs.WCSuccess && unacked == p.q.tail && uint32(wc.ID)-p.q.head < p.q.tail-p.q.head:
-			unacked = uint32(wc.ID)
-		}
-	}
-	f.drainedSends = others
-	if p.q.head != unacked {
-		p.q.completeTo(unacked-1, ucs.OK)
 	}
 }
 

@@ -170,7 +170,9 @@ func (p *connQP) sendFailed(wc *verbs.WC) {
 		err = conn.PeerFailed(wc.Status.String())
 	}
 	reported := p.inError || p.e.Life == conn.Released
-	p.inError = true
+	if !p.inError {
+		p.inError, p.failedID = true, uint32(wc.ID)
+	}
 	if reported {
 		return
 	}
