@@ -23,9 +23,8 @@
 // Capabilities that not every provider has are reported by DeviceAttr, or are optional
 // interfaces in optional.go: memory windows, reregistration, multicast, moderation.
 // CQ.Resize and SRQ.Resize return ucs.ErrUnsupported if a provider lacks them, and so
-// does CreateQP for type UC. The software RNIC has all of them, but multicast between
-// in-process devices only. Managed queues, whose work requests wait for others, will be a
-// capability of a device too.
+// does CreateQP for type UC. The software RNIC has all of them. Managed queues, whose work
+// requests wait for others, will be a capability of a device too.
 //
 // # Errors
 //

@@ -155,7 +155,7 @@ func (p *plan) validate() error {
 	}
 	t := p.test
 	bad(p.port >= 1 && p.port <= 65535, "-p %d, want 1 to 65535", p.port)
-	bad(p.size >= 0 && p.size <= maxSize, "-s %d, want 0 to %d", p.size, maxSize)
+	bad(p.size >= 1 && p.size <= maxSize, "-s %d, want 1 to %d", p.size, maxSize) // the programs refuse 0, too
 	bad(p.iters >= 1 && p.iters <= 1<<30, "-n %d, want 1 to %d", p.iters, 1<<30)
 	bad(p.qps >= 1 && p.qps <= maxQPs, "-q %d, want 1 to %d", p.qps, maxQPs)
 	bad(p.rx >= 1 && p.rx <= 1<<14, "-r %d, want 1 to %d", p.rx, 1<<14)
@@ -170,7 +170,6 @@ func (p *plan) validate() error {
 	bad(p.typ != verbs.UD || t.verb == verbSend, "-c UD: %s needs a connection", t.name)
 	bad(p.typ != verbs.UC || t.verb <= verbWrite, "-c UC: %s needs RC", t.name)
 	bad(t.verb != verbAtomic || p.size == atomicSize, "-s %d: atomics have %d bytes", p.size, atomicSize)
-	bad(t.verb != verbWrite || t.pattern != latency || p.size > 0, "-s 0: %s counts in the last byte", t.name)
 	bad(p.typ != verbs.UD || p.size <= verbs.MTU4096.Bytes(), "-s %d: a datagram has up to %d bytes", p.size, verbs.MTU4096.Bytes())
 	return errors.Join(errs...)
 }

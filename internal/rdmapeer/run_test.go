@@ -88,13 +88,12 @@ func TestRuns(t *testing.T) {
 	lines := []string{
 		"-n 100 ibv_rc_pingpong",
 		"-n 20 -s 100000 -m 4096 ibv_rc_pingpong",
-		"-n 20 -s 0 ibv_rc_pingpong",
 		"-n 100 -s 1000 ibv_ud_pingpong",
 		"-n 200 ibv_srq_pingpong",
 		"-n 100 ib_send_lat",
 		"-n 50 -c UD -s 1000 ib_send_lat",
 		"-n 100 -I 32 -s 32 ib_send_lat",
-		"-n 100 -s 0 ib_send_bw",
+		"-n 100 -s 1 ib_send_bw",
 		"-n 300 -s 777 -b ib_send_bw",
 		"-n 100 -q 4 -b -use-srq ib_send_bw",
 		"-n 100 -s 1024 -c UD -t 16 ib_send_bw",
@@ -130,10 +129,10 @@ func TestRuns(t *testing.T) {
 func longRuns() (lines []string) {
 	for i := range tests {
 		te := &tests[i]
-		for _, size := range []int{0, 1, 8, 64, 777, 1024, 2048, 2049, 65536, 1 << 20, 4 << 20} {
+		for _, size := range []int{1, 8, 64, 777, 1024, 2048, 2049, 65536, 1 << 20, 4 << 20} {
 			for _, m := range []int{256, 1024, 4096} {
 				for _, more := range []string{"", "-b -q 4", "-e", "-use-srq", "-I 64", "-c UD", "-c UC -t 4"} {
-					line := fmt.Sprintf("-n %d -s %d -m %d %s %s", max(3, min(200, 4<<20/(size+1))), size, m, more, te.name)
+					line := fmt.Sprintf("-n %d -s %d -m %d %s %s", max(3, min(200, 4<<20/size)), size, m, more, te.name)
 					p, err := parse(strings.Fields(line), io.Discard)
 					if err == nil && !(p.typ == verbs.UD && size > m) && !(p.typ == verbs.UC && size > 1<<16) {
 						lines = append(lines, line)
@@ -233,7 +232,7 @@ func TestUsage(t *testing.T) {
 		"-c XRC ib_read_bw":              "-c XRC",
 		"-c UD ibv_rc_pingpong":          "-c",
 		"-s 4 ib_atomic_bw":              "-s 4",
-		"-s 0 ib_write_lat":              "-s 0",
+		"-s 0 ibv_rc_pingpong":           "-s 0",
 		"-s 9000 ibv_ud_pingpong":        "-s 9000",
 		"-m 1000 ib_send_bw":             "-m 1000",
 		"-A ADD ib_atomic_bw":            "-A ADD",

@@ -82,9 +82,6 @@ func (r *run) post(l *lane) error {
 			wr.Flags |= verbs.SendInline
 		}
 	}
-	if size == 0 {
-		wr.NumSG = 0
-	}
 	if r.plan.test.verb != verbSend {
 		wr.Remote, wr.RKey = l.remote.VA+uint64(r.remoteOffset(k)), l.remote.RKey
 	}
@@ -146,9 +143,6 @@ func (r *run) prefill() error {
 func (r *run) postRecv(l *lane, slot int) error {
 	wr := verbs.RecvWR{ID: recvFlag | uint64(slot), NumSG: 1}
 	wr.SG[0] = verbs.SGE{Addr: r.slots.Addr() + uint64(slot*r.slotSize), Len: uint32(r.plan.size + r.grh()), LKey: r.slots.LKey()}
-	if wr.SG[0].Len == 0 {
-		wr.NumSG = 0
-	}
 	post := func() (int, ucs.Status) { return r.srq.PostRecv([]verbs.RecvWR{wr}) }
 	if r.srq == nil {
 		post = func() (int, ucs.Status) { return l.qp.PostRecv([]verbs.RecvWR{wr}) }

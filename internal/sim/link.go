@@ -96,7 +96,8 @@ func (p pair) hash() uint64 {
 	return h.Sum64() | 1
 }
 
-func (l *link) send(n *Net, b []byte) {
+// send sends a copy of b, for the group if that is valid.
+func (l *link) send(n *Net, group netip.AddrPort, b []byte) {
 	d := l.draw()
 	n.trace.add(n.now, Sent, l.pair, b)
 	switch {
@@ -125,10 +126,10 @@ func (l *link) send(n *Net, b []byte) {
 		flip(first, d.bits)
 		n.trace.add(n.now, Corrupted, l.pair, first)
 	}
-	n.schedule(event{when: when, pair: l.pair, b: first})
+	n.schedule(event{when: when, pair: l.pair, group: group, b: first})
 	if d.twice < l.Duplicate {
 		n.counts.Duplicated++
-		n.schedule(event{when: when.Add(scale(l.Jitter, d.delay2)), pair: l.pair, b: n.copyOf(b)})
+		n.schedule(event{when: when.Add(scale(l.Jitter, d.delay2)), pair: l.pair, group: group, b: n.copyOf(b)})
 	}
 }
 

@@ -3,6 +3,7 @@ package sim
 import (
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/goucx/goucx/ucs"
@@ -24,12 +25,19 @@ type Net struct {
 	seed       uint64
 	rng        *rand.Rand
 	nodes      map[netip.AddrPort]Receiver
+	groups     map[netip.AddrPort][]member
 	base       Link
 	links      map[pair]*link
 	partitions []partition
 
 	counts Counts
 	trace  trace
+}
+
+// member is a node in a group.
+type member struct {
+	at   netip.AddrPort
+	recv Receiver
 }
 
 // pair is a direction between two nodes.
@@ -39,11 +47,12 @@ type pair struct{ from, to netip.AddrPort }
 // no time until SetDefault or SetLink is called.
 func New(seed uint64) *Net {
 	return &Net{
-		now:   Start,
-		seed:  seed,
-		rng:   rand.New(rand.NewPCG(seed, 0)),
-		nodes: make(map[netip.AddrPort]Receiver),
-		links: make(map[pair]*link),
+		now:    Start,
+		seed:   seed,
+		rng:    rand.New(rand.NewPCG(seed, 0)),
+		nodes:  make(map[netip.AddrPort]Receiver),
+		groups: make(map[netip.AddrPort][]member),
+		links:  make(map[pair]*link),
 	}
 }
 
@@ -60,10 +69,29 @@ func (n *Net) Attach(at netip.AddrPort, r Receiver) { n.nodes[at] = r }
 // Detach removes the node. Datagrams in flight to it are lost.
 func (n *Net) Detach(at netip.AddrPort) { delete(n.nodes, at) }
 
-// Send sends a copy of b. The link determines whether and when it arrives.
+// Join makes the node at an address receive datagrams to a group with r.
+func (n *Net) Join(group, at netip.AddrPort, r Receiver) {
+	n.groups[group] = append(n.groups[group], member{at, r})
+}
+
+// Leave undoes Join. Datagrams to the group in flight to that node are lost.
+func (n *Net) Leave(group, at netip.AddrPort) {
+	n.groups[group] = slices.DeleteFunc(n.groups[group], func(m member) bool { return m.at == at })
+}
+
+// Send sends a copy of b to a node, or to each node in a group, in the order in which they
+// joined. The link to a node determines whether and when its copy arrives.
 func (n *Net) Send(from, to netip.AddrPort, b []byte) {
-	n.counts.Sent++
-	n.link(pair{from, to}).send(n, b)
+	members := n.groups[to]
+	if len(members) == 0 {
+		n.counts.Sent++
+		n.link(pair{from, to}).send(n, netip.AddrPort{}, b)
+		return
+	}
+	for _, m := range members {
+		n.counts.Sent++
+		n.link(pair{from, m.at}).send(n, to, b)
+	}
 }
 
 // Timer is a scheduled function call.
@@ -131,6 +159,9 @@ func (n *Net) Run(limit int) bool {
 // arrive passes a datagram to its node.
 func (n *Net) arrive(e *event) {
 	r := n.nodes[e.to]
+	if e.group.IsValid() {
+		r = n.receiver(e.group, e.to)
+	}
 	switch {
 	case n.isPartitioned(e.pair):
 		n.lose(Partitioned, e.pair, e.b)
@@ -141,6 +172,16 @@ func (n *Net) arrive(e *event) {
 		n.trace.add(n.now, Delivered, e.pair, e.b)
 		r(e.from, e.b, n.now)
 	}
+}
+
+// receiver returns the receiver of a node in a group, or nil.
+func (n *Net) receiver(group, at netip.AddrPort) Receiver {
+	for _, m := range n.groups[group] {
+		if m.at == at {
+			return m.recv
+		}
+	}
+	return nil
 }
 
 func (n *Net) lose(why Fate, p pair, b []byte) {

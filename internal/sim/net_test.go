@@ -172,3 +172,38 @@ func TestTrace(t *testing.T) {
 		"       0.000 sent 2\n"+
 		"       1.000 delivered  10.0.0.1:1001 -> 10.0.0.2:1002     4 B  <ping>\n", n.Trace())
 }
+
+// TestGroups: a datagram to a group gets to each member, in the order in which they joined, over the
+// link of each; not to a node that has left.
+func TestGroups(t *testing.T) {
+	n := New(1)
+	group := netip.MustParseAddrPort("239.0.0.1:4791")
+	nodes := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.3:1"), netip.MustParseAddrPort("10.0.0.1:1"), netip.MustParseAddrPort("10.0.0.2:1")}
+	var got []string
+	for i, at := range nodes {
+		n.Attach(at, func(netip.AddrPort, []byte, ucs.Time) { got = append(got, "own") })
+		n.Join(group, at, func(from netip.AddrPort, b []byte, _ ucs.Time) {
+			require.Equal(t, nodes[0], from)
+			got = append(got, string(b)+nodes[i].Addr().String())
+		})
+	}
+	send := func(what string) []string {
+		got = nil
+		n.Send(nodes[0], group, []byte(what))
+		require.True(t, n.Run(100))
+		return got
+	}
+	require.Equal(t, []string{"a10.0.0.3", "a10.0.0.1", "a10.0.0.2"}, send("a"))
+	n.SetLink(nodes[0], nodes[1], Link{Loss: 1})
+	n.SetLink(nodes[0], nodes[0], Link{Latency: 1})
+	require.Equal(t, []string{"b10.0.0.2", "b10.0.0.3"}, send("b"))
+	n.Send(nodes[0], group, []byte("c"))
+	for _, at := range nodes {
+		n.Leave(group, at)
+	}
+	got = nil
+	require.True(t, n.Run(100))
+	require.Empty(t, got, "they left")
+	require.Empty(t, send("d"))
+	require.Equal(t, 2+1, n.Counts().NoNode)
+}

@@ -1,6 +1,10 @@
 package sim
 
-import "github.com/goucx/goucx/ucs"
+import (
+	"net/netip"
+
+	"github.com/goucx/goucx/ucs"
+)
 
 // event is an arrival or a timer.
 type event struct {
@@ -8,7 +12,8 @@ type event struct {
 	seq   uint64
 	timer *Timer
 	pair
-	b []byte
+	group netip.AddrPort // that it was sent to; not valid: to the node itself
+	b     []byte
 }
 
 func (e *event) before(o *event) bool {

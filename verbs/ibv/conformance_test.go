@@ -33,7 +33,7 @@ func liveFixture(t *testing.T) verbstest.Fixture {
 	return verbstest.Fixture{
 		Name: "ibv", Can: verbstest.Threads | verbstest.Background, Deviations: deviationsOfRXE, Kernel: strings.TrimSpace(string(release)),
 		// Soft-RoCE differs from hardware in all of these.
-		Traits: verbstest.Traits{AtomicsCheckedAtPost: true, OversizeDatagramsVanish: true, ShortReceiveIsOpErr: true, NoCommEst: true, NoAccessEvents: true},
+		Traits: verbstest.Traits{AtomicsCheckedAtPost: true, OversizeDatagramsVanish: true, ShortReceiveIsOpErr: true, NoCommEst: true, NoAccessEvents: true, OneDevice: len(names) == 1},
 		Open: func(t testing.TB, _ verbstest.Needs) *verbstest.Fabric {
 			return &verbstest.Fabric{Devices: [2]verbs.Context{openLive(t, names[0]), openLive(t, names[len(names)-1])}}
 		},

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/sim"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/wire"
@@ -14,7 +15,7 @@ import (
 
 func TestAddressRefused(t *testing.T) {
 	p := testPD(t, openTest(t, Config{}))
-	udp := newEnd(t, New(Config{Link: LinkUDP, Addr: localhost}), verbs.UD, 64).pd
+	noGroups := testPD(t, openTest(t, Config{Fabric: struct{ Fabric }{sim.New(1)}}))
 	peer := verbs.GIDOf(netip.MustParseAddr("fd00::1"))
 	for _, tc := range []struct {
 		name  string
@@ -29,9 +30,9 @@ func TestAddressRefused(t *testing.T) {
 		{"multicast of IPv4", verbs.AHAttr{DGID: verbs.GIDOf(netip.MustParseAddr("224.0.0.5")), Port: 1}, ucs.ErrUnsupported, "224.0.0.5"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			var pd verbs.PD = p
+			pd := p
 			if tc.a.DGID.Addr().IsMulticast() {
-				pd = udp // the in-process link has groups
+				pd = noGroups
 			}
 			_, err := pd.CreateAH(tc.a)
 			refused(t, err, tc.kind, tc.names)

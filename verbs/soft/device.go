@@ -82,7 +82,7 @@ func open(p *Provider, s *deviceSpec) (*device, error) {
 		return nil, err
 	}
 	if d.hasMulticast() {
-		d.attr.MaxMcastGroups, d.attr.MaxMcastAttach = maxMcastGroups, maxMcastAttach
+		d.attr.MaxMcastGroups, d.attr.MaxMcastAttach = d.maxGroups(), maxMcastAttach
 	}
 	return d, nil
 }

@@ -28,7 +28,10 @@ type engine struct {
 	udp   *udp.Socket // of overUDP: that of GID 0
 	// sockets are those of overUDP by GID index, all on the same port.
 	sockets []*udp.Socket
-	faults  *faultLink // the link, if it has faults
+	// manySockets is set if receiveUDP has more to look at than one socket: several addresses, or
+	// multicast groups.
+	manySockets atomic.Bool
+	faults      *faultLink // the link, if it has faults
 
 	_        ucs.Pad
 	rx       owner         // the receive token

@@ -32,6 +32,10 @@ type link interface {
 	// hasPackets reports whether receive would find packets. The UDP link returns false:
 	// its poller watches the socket.
 	hasPackets() bool
+	// join makes the link receive the datagrams to a multicast group, until leave. The caller
+	// holds groups.mu.
+	join(group verbs.GID) error
+	leave(group verbs.GID) error
 	// close ends the link.
 	close() error
 }
@@ -109,15 +113,15 @@ func (d *device) openLink() error {
 		d.kind = overFabric
 		l := &fabricLink{d: d, fabric: d.conf.Fabric, self: fabricAddr(d.gid, d.lid)}
 		d.link = l
-		handle := l.handlePacket
+		l.handle = l.handlePacket
 		if f := d.conf.Faults; f != nil {
 			d.faults = newFaultLink(f, l, d.lid, d.wake)
 			d.link = d.faults
 			if f.concernReceived() {
-				handle = d.faults.wrap(handle)
+				l.handle = d.faults.wrap(l.handle)
 			}
 		}
-		l.attach(&d.conf.Switch.faultFabric, handle, d.wake)
+		l.attach(&d.conf.Switch.faultFabric, d.wake)
 	default:
 		d.inbox = newInbox(d.conf.Depth)
 		d.conf.Switch.attach(d)
@@ -133,11 +137,14 @@ func (d *device) resolve(a *verbs.AHAttr, features uint32) (route, error) {
 	r, err := d.link.resolve(a)
 	r.foreign = d.isForeign(features)
 	r.udp.Foreign = r.foreign
-	if err == nil && r.foreign && d.kind == overUDP && a.DLID == 0 && d.lid != wire.Port {
-		err = fmt.Errorf("peer %v has LID 0 and no PeerGoucx, so it responds to port %d, but the device is on %d: set its port to %d: %w",
+	if err != nil || !r.foreign || d.kind != overUDP || a.DGID.Addr().IsMulticast() { // a group does not respond
+		return r, err
+	}
+	if a.DLID == 0 && d.lid != wire.Port {
+		return r, fmt.Errorf("peer %v has LID 0 and no PeerGoucx, so it responds to port %d, but the device is on %d: set its port to %d: %w",
 			a.DGID.Addr(), wire.Port, d.lid, wire.Port, ucs.ErrInvalid)
 	}
-	if err == nil && r.foreign && d.kind == overUDP && d.conf.ICRC == ICRCStrict {
+	if d.conf.ICRC == ICRCStrict {
 		if err = d.sockets[a.SGIDIndex].ShowsIdentifications(); err != nil {
 			err = fmt.Errorf("ICRC strict with peer %v, which has no PeerGoucx: use IPv6, or permit packet sockets (CAP_NET_RAW): %w", a.DGID.Addr(), err)
 		}

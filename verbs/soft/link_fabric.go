@@ -1,6 +1,7 @@
 package soft
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync"
@@ -26,6 +27,21 @@ type Fabric interface {
 	Now() ucs.Time
 }
 
+// MulticastFabric is a Fabric that carries datagrams to multicast groups. A group has port
+// 4791.
+type MulticastFabric interface {
+	Fabric
+	// Join registers recv to be called with the datagrams to group that get to the device at
+	// an address. Send delivers a copy to each member, in the order in which they joined, also
+	// to that at the sender's address. Only the members' links may lose a copy.
+	Join(group, at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time))
+	// Leave removes the registration.
+	Leave(group, at netip.AddrPort)
+}
+
+// fabricHandler processes a packet that was sent to the address of a device, or to a group.
+type fabricHandler func(from, to netip.AddrPort, b []byte, now ucs.Time)
+
 // fabricRoute is the resolved address of a device on a Fabric.
 type fabricRoute struct {
 	addr   netip.AddrPort
@@ -37,7 +53,8 @@ type fabricLink struct {
 	d      *device
 	fabric Fabric
 	self   netip.AddrPort
-	queue  *packetQueue // of a polled fabric
+	handle fabricHandler // handlePacket, or what adds faults before it
+	queue  *packetQueue  // of a polled fabric
 
 	mu  sync.Mutex // guards buf
 	buf []byte     // scratch for encoding
@@ -46,13 +63,40 @@ type fabricLink struct {
 // attach attaches the link to its fabric, which calls handle for each datagram. A link
 // without a fabric is attached to the polled fabric m, which calls wake when there is
 // something to poll.
-func (l *fabricLink) attach(m *polledFabric, handle func(from netip.AddrPort, b []byte, now ucs.Time), wake func()) {
+func (l *fabricLink) attach(m *polledFabric, wake func()) {
 	if l.fabric != nil {
-		l.fabric.Attach(l.self, handle)
+		l.fabric.Attach(l.self, l.receiver(l.self))
 		return
 	}
 	l.fabric = m
-	l.queue = m.attach(l.self, handle, wake)
+	l.queue = m.attach(l.self, l.receiver(l.self), wake)
+}
+
+// receiver returns the function that the fabric calls with the datagrams to an address.
+func (l *fabricLink) receiver(to netip.AddrPort) func(netip.AddrPort, []byte, ucs.Time) {
+	return func(from netip.AddrPort, b []byte, now ucs.Time) { l.handle(from, to, b, now) }
+}
+
+func (l *fabricLink) join(group verbs.GID) error {
+	to, err := l.groupAddr(group)
+	if err == nil {
+		l.fabric.(MulticastFabric).Join(to, l.self, l.receiver(to))
+	}
+	return err
+}
+
+// groupAddr returns the address of a group, which is of the family of the device's.
+func (l *fabricLink) groupAddr(group verbs.GID) (netip.AddrPort, error) {
+	to := fabricAddr(group, wire.Port)
+	if to.Addr().Is4() != l.self.Addr().Is4() {
+		return to, fmt.Errorf("multicast group %v from %v, which is of another family: %w", to.Addr(), l.self.Addr(), ucs.ErrUnreachable)
+	}
+	return to, nil
+}
+
+func (l *fabricLink) leave(group verbs.GID) error {
+	l.fabric.(MulticastFabric).Leave(fabricAddr(group, wire.Port), l.self)
+	return nil
 }
 
 func (l *fabricLink) close() error {
@@ -60,9 +104,12 @@ func (l *fabricLink) close() error {
 	return nil
 }
 
-func (l *fabricLink) resolve(a *verbs.AHAttr) (route, error) {
+func (l *fabricLink) resolve(a *verbs.AHAttr) (r route, err error) {
 	to := fabricAddr(a.DGID, a.DLID)
-	return route{fabric: fabricRoute{to, wire.NewPrefix(l.self, to)}}, nil
+	if to.Addr().IsMulticast() {
+		to, err = l.groupAddr(a.DGID)
+	}
+	return route{fabric: fabricRoute{to, wire.NewPrefix(l.self, to)}}, err
 }
 
 func (l *fabricLink) send(q *qp, now ucs.Time) bool {
@@ -112,17 +159,22 @@ func (l *fabricLink) hasPackets() bool {
 
 // handlePacket processes a packet from the Fabric, which calls it for one packet at a
 // time.
-func (l *fabricLink) handlePacket(from netip.AddrPort, b []byte, now ucs.Time) {
+func (l *fabricLink) handlePacket(from, to netip.AddrPort, b []byte, now ucs.Time) {
 	d := l.d
 	d.now.Store(int64(now))
 	var p packet
-	f, id, intact := l.parse(from, b, &p)
+	f, id, intact := l.parse(from, to, b, &p)
 	switch {
 	case !intact:
 		d.counts.add(cntDroppedICRC, 1)
 		return
 	case f != 0:
 		d.counts.add(cntDroppedOpcode, 1)
+		return
+	}
+	p.sgid, p.slid, p.dgid = verbs.GIDOf(from.Addr()), from.Port(), verbs.GIDOf(to.Addr())
+	if to != l.self {
+		d.receiveGroup(&p, from == l.self, now)
 		return
 	}
 	q := d.qps.find(p.DestQP)
@@ -138,7 +190,6 @@ func (l *fabricLink) handlePacket(from netip.AddrPort, b []byte, now ucs.Time) {
 	case id != 0 && !q.foreign():
 		q.count(cntDroppedICRC, 1)
 	default:
-		p.sgid, p.slid, p.dgid = verbs.GIDOf(from.Addr()), from.Port(), d.gid
 		q.handlePacket(&p, now)
 	}
 	q.transmitAndRelease()
@@ -147,11 +198,11 @@ func (l *fabricLink) handlePacket(from netip.AddrPort, b []byte, now ucs.Time) {
 // parse checks the ICRC of a received packet and decodes it. p's payload points into b.
 // intact is false if the checksum is wrong. id is the IPv4 identification that the
 // checksum was computed with; soft devices use 0.
-func (l *fabricLink) parse(from netip.AddrPort, b []byte, p *packet) (f wire.Fault, id uint16, intact bool) {
-	if from.Addr().Is4() != l.self.Addr().Is4() {
+func (l *fabricLink) parse(from, to netip.AddrPort, b []byte, p *packet) (f wire.Fault, id uint16, intact bool) {
+	if from.Addr().Is4() != to.Addr().Is4() {
 		return wire.FaultNone, 0, false
 	}
-	id, intact = wire.NewPrefix(from, l.self).Check(b, 0)
+	id, intact = wire.NewPrefix(from, to).Check(b, 0)
 	if !intact {
 		return wire.FaultNone, 0, false
 	}
@@ -163,6 +214,14 @@ func (l *fabricLink) parse(from netip.AddrPort, b []byte, p *packet) (f wire.Fau
 type polledFabric struct {
 	mu     sync.Mutex
 	queues map[netip.AddrPort]*packetQueue
+	groups map[netip.AddrPort][]groupMember
+}
+
+// groupMember is a device in a multicast group.
+type groupMember struct {
+	at    netip.AddrPort
+	queue *packetQueue
+	recv  func(from netip.AddrPort, b []byte, now ucs.Time)
 }
 
 // packetQueue holds the packets for a device.
@@ -180,6 +239,7 @@ type packetQueue struct {
 type queuedPacket struct {
 	from netip.AddrPort
 	b    []byte
+	recv func(from netip.AddrPort, b []byte, now ucs.Time)
 }
 
 // maxQueuedPackets is the capacity of a queue; further packets are lost.
@@ -208,18 +268,45 @@ func (m *polledFabric) Detach(at netip.AddrPort) {
 	delete(m.queues, at)
 }
 
+// Join adds the device at an address to a group.
+func (m *polledFabric) Join(group, at netip.AddrPort, recv func(from netip.AddrPort, b []byte, now ucs.Time)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.groups == nil {
+		m.groups = make(map[netip.AddrPort][]groupMember)
+	}
+	m.groups[group] = append(slices.Clone(m.groups[group]), groupMember{at, m.queues[at], recv})
+}
+
+// Leave removes the device at an address from a group.
+func (m *polledFabric) Leave(group, at netip.AddrPort) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.groups[group] = slices.DeleteFunc(slices.Clone(m.groups[group]), func(g groupMember) bool { return g.at == at })
+	if len(m.groups[group]) == 0 {
+		delete(m.groups, group)
+	}
+}
+
 // Now returns the time.
 func (m *polledFabric) Now() ucs.Time { return ucs.Now() }
 
-// Send adds a copy of b to the receiver's queue. It drops b if the queue is full or
-// missing.
+// Send adds a copy of b to the receiver's queue, or to those of a group. It drops b if the
+// queue is full or missing.
 func (m *polledFabric) Send(from, to netip.AddrPort, b []byte) {
 	m.mu.Lock()
-	q := m.queues[to]
+	q, group := m.queues[to], m.groups[to]
 	m.mu.Unlock()
-	if q == nil {
-		return
+	if q != nil {
+		q.add(from, b, q.recv)
 	}
+	for _, g := range group {
+		g.queue.add(from, b, g.recv)
+	}
+}
+
+// add adds a copy of b, with which recv will be called.
+func (q *packetQueue) add(from netip.AddrPort, b []byte, recv func(from netip.AddrPort, b []byte, now ucs.Time)) {
 	q.mu.Lock()
 	if len(q.packets) >= maxQueuedPackets {
 		q.mu.Unlock()
@@ -229,7 +316,7 @@ func (m *polledFabric) Send(from, to netip.AddrPort, b []byte) {
 	if last := len(q.free) - 1; last >= 0 {
 		buf, q.free = q.free[last][:0], q.free[:last]
 	}
-	q.packets = append(q.packets, queuedPacket{from, append(buf, b...)})
+	q.packets = append(q.packets, queuedPacket{from, append(buf, b...), recv})
 	q.mu.Unlock()
 	q.wake()
 }
@@ -243,7 +330,7 @@ func (q *packetQueue) poll(now ucs.Time) int {
 	q.packets, q.spare = q.spare[:0], nil
 	q.mu.Unlock()
 	for i := range all {
-		q.recv(all[i].from, all[i].b, now)
+		all[i].recv(all[i].from, all[i].b, now)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 	"github.com/goucx/goucx/verbs/wire"
 )
 
-// The simulator is a fabric.
-var _ Fabric = (*sim.Net)(nil)
+// The simulator is a fabric with groups.
+var _ MulticastFabric = (*sim.Net)(nil)
 
 // come is a packet that arrived at a link.
 type come struct {
@@ -34,22 +34,22 @@ type linkEnd struct {
 
 // linked makes two links on a network: what arrives at the second is kept.
 func linked(net *sim.Net, faults, peerFaults *Faults) (from, to *linkEnd, got *[]come) {
-	attach := func(at string, faults *Faults, handle func(src netip.AddrPort, b []byte, now ucs.Time)) (*linkEnd, *fabricLink) {
-		l := &fabricLink{fabric: net, self: netip.MustParseAddrPort(at)}
+	attach := func(at string, faults *Faults, handle fabricHandler) (*linkEnd, *fabricLink) {
+		l := &fabricLink{fabric: net, self: netip.MustParseAddrPort(at), handle: handle}
 		e := &linkEnd{link: l, self: l.self}
 		if faults != nil {
 			e.faults = newFaultLink(faults, l, l.self.Port(), func() {})
-			e.link, handle = e.faults, e.faults.wrap(handle)
+			e.link, l.handle = e.faults, e.faults.wrap(handle)
 		}
-		l.attach(nil, handle, nil)
+		l.attach(nil, nil)
 		return e, l
 	}
-	from, _ = attach("[fd00::1]:40001", faults, func(netip.AddrPort, []byte, ucs.Time) {})
+	from, _ = attach("[fd00::1]:40001", faults, func(_, _ netip.AddrPort, _ []byte, _ ucs.Time) {})
 	got = new([]come)
 	var l *fabricLink
-	to, l = attach("[fd00::2]:40002", peerFaults, func(src netip.AddrPort, b []byte, _ ucs.Time) {
+	to, l = attach("[fd00::2]:40002", peerFaults, func(src, dst netip.AddrPort, b []byte, _ ucs.Time) {
 		var p packet
-		f, _, intact := l.parse(src, b, &p)
+		f, _, intact := l.parse(src, dst, b, &p)
 		if !intact {
 			*got = append(*got, come{})
 			return

@@ -35,12 +35,13 @@ type faultLink struct {
 	due []delayedPacket[route]
 }
 
-// rxSource is what the link below reports about a received packet. A Fabric reports the
-// sender alone.
+// rxSource is what the link below reports about a received packet. A Fabric reports both
+// addresses alone.
 type rxSource struct {
 	from     netip.AddrPort
-	to       *udp.Socket // of UDP: the socket that received it
-	index    int         // in its segment batch
+	dest     netip.AddrPort // of a Fabric: the address that it was sent to
+	to       *udp.Socket    // of UDP: the socket that received it
+	index    int            // in its segment batch
 	tos, ttl uint8
 	flow     uint32
 }
@@ -108,9 +109,11 @@ func (l *faultLink) release(now ucs.Time) {
 
 // wrap makes the link deliver to handle what passes the faults, and returns the function
 // that a Fabric calls for each packet.
-func (l *faultLink) wrap(handle func(from netip.AddrPort, b []byte, now ucs.Time)) func(netip.AddrPort, []byte, ucs.Time) {
-	l.deliver = func(s *rxSource, b []byte, now ucs.Time) { handle(s.from, b, now) }
-	return func(from netip.AddrPort, b []byte, now ucs.Time) { l.received(rxSource{from: from}, b, now) }
+func (l *faultLink) wrap(handle fabricHandler) fabricHandler {
+	l.deliver = func(s *rxSource, b []byte, now ucs.Time) { handle(s.from, s.dest, b, now) }
+	return func(from, to netip.AddrPort, b []byte, now ucs.Time) {
+		l.received(rxSource{from: from, dest: to}, b, now)
+	}
 }
 
 // received decides about a packet that the link below delivers.
@@ -165,18 +168,28 @@ func (l *faultUDPLink) receive(now ucs.Time) (n int) {
 	l.release(now)
 	l.releaseReceived(now)
 	for _, u := range l.d.sockets {
-		for _, g := range u.Recv() {
-			for i := range g.Packets() {
-				n++
-				l.received(rxSource{g.From.AddrPort(), u, i, g.TOS, g.TTL, g.Flow}, g.Packet(i), now)
-			}
-		}
+		n += l.receiveFrom(u, now)
 	}
 	empty := uint32(0)
 	if n == 0 {
 		empty = 1
 	}
 	l.d.socketEmpty.Store(empty)
+	if groups := l.d.groups.sockets.Load(); groups != nil {
+		for _, u := range groups.Ready() {
+			n += l.receiveFrom(u, now)
+		}
+	}
+	return n
+}
+
+func (l *faultUDPLink) receiveFrom(u *udp.Socket, now ucs.Time) (n int) {
+	for _, g := range u.Recv() {
+		for i := range g.Packets() {
+			n++
+			l.received(rxSource{from: g.From.AddrPort(), to: u, index: i, tos: g.TOS, ttl: g.TTL, flow: g.Flow}, g.Packet(i), now)
+		}
+	}
 	return n
 }
 
@@ -189,13 +202,19 @@ func (l *faultUDPLink) handlePacket(s *rxSource, b []byte, now ucs.Time) {
 		d.counts.add(cntDroppedShort, 1)
 		return
 	}
+	s.to.Single(g, s.from, s.index, b)
+	g.TOS, g.TTL, g.Flow = s.tos, s.ttl, s.flow
+	if s.to.Addr.Addr().IsMulticast() {
+		if d.decodeGroupPacket(g, 0, &d.rxPacket) {
+			d.receiveGroup(&d.rxPacket, d.sent(g), now)
+		}
+		return
+	}
 	q := d.qps.find(wire.BTH(b).DestQP())
 	if q == nil {
 		d.counts.add(cntDroppedQPN, 1)
 		return
 	}
-	s.to.Single(g, s.from, s.index, b)
-	g.TOS, g.TTL, g.Flow = s.tos, s.ttl, s.flow
 	q.acquire()
 	q.markMemoryUser()
 	q.handleUDPPacket(&d.rxPacket, g, 0, now)

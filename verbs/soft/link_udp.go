@@ -23,7 +23,12 @@ type udpLink struct{ d *device }
 
 func (l udpLink) resolve(a *verbs.AHAttr) (r route, err error) {
 	u := l.d.sockets[a.SGIDIndex]
-	if r.udp, err = u.Peer(a.DGID, a.DLID); err == nil {
+	if a.DGID.Addr().IsMulticast() {
+		r.udp, err = l.groupPeer(u, a.DGID)
+	} else {
+		r.udp, err = u.Peer(a.DGID, a.DLID)
+	}
+	if err == nil {
 		err = u.SetFlowLabel(&r.udp, a.FlowLabel)
 	}
 	u.SetClass(&r.udp, a.TrafficClass, a.HopLimit)
@@ -289,7 +294,7 @@ const maxDeferred = 64
 // receiveUDP receives datagrams from the socket and processes their packets. It returns
 // the number of packets.
 func (d *device) receiveUDP(now ucs.Time) int {
-	if len(d.sockets) > 1 {
+	if d.manySockets.Load() {
 		return d.receiveAll(now)
 	}
 	all := d.udp.Recv()
@@ -301,7 +306,7 @@ func (d *device) receiveUDP(now ucs.Time) int {
 	return d.handleDatagrams(all, now)
 }
 
-// receiveAll is receiveUDP for a device with several addresses.
+// receiveAll is receiveUDP for a device with several addresses, or in multicast groups.
 func (d *device) receiveAll(now ucs.Time) (n int) {
 	empty := uint32(1)
 	var all [maxGIDs][]*udp.Datagram
@@ -313,6 +318,11 @@ func (d *device) receiveAll(now ucs.Time) (n int) {
 	cpu.StoreRelease32(&d.socketEmpty, empty)
 	for i := range d.sockets {
 		n += d.handleDatagrams(all[i], now)
+	}
+	if groups := d.groups.sockets.Load(); groups != nil {
+		for _, u := range groups.Ready() {
+			n += d.handleGroupDatagrams(u.Recv(), now)
+		}
 	}
 	return n
 }
@@ -336,7 +346,11 @@ func (d *device) handleDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
 				if q != nil {
 					q.transmitAndRelease()
 				}
-				q = d.acquireOrDefer(num, g, i)
+				if q = d.qps.find(num); q == nil {
+					d.counts.add(cntDroppedQPN, 1)
+				} else if !q.acquireOrDefer(g, i) {
+					q = nil
+				}
 			}
 			if q == nil {
 				continue
@@ -354,34 +368,29 @@ func (d *device) handleDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
 	return n
 }
 
-// acquireOrDefer takes the ownership of the queue pair that packet i of g is for. It returns nil
-// if there is none, or if another goroutine owns it; the packet is queued for the owner
-// then. It is queued before pending work is marked. So either the owner finds it in
-// leave, or claim acquires the ownership and processes it.
-func (d *device) acquireOrDefer(num verbs.QPN, g *udp.Datagram, i int) *qp {
-	q := d.qps.find(num)
-	if q == nil {
-		d.counts.add(cntDroppedQPN, 1)
-		return nil
-	}
+// acquireOrDefer takes the ownership of the queue pair that packet i of g is for. It returns
+// false if another goroutine owns it; the packet is queued for the owner then. It is queued
+// before pending work is marked. So either the owner finds it in transmitAndRelease, or
+// acquireOrNotify acquires the ownership and processes it.
+func (q *qp) acquireOrDefer(g *udp.Datagram, i int) bool {
 	if q.tryAcquire() {
 		q.rxOwned = true
 		q.handleDeferred()
-		return q
+		return true
 	}
 	q.deferredLock.lock()
 	if len(q.deferred) < maxDeferred {
 		g.Hold()
 		q.deferred = append(q.deferred, deferredPacket{g, i})
 	} else {
-		d.counts.add(cntDroppedInbox, 1)
+		q.d.counts.add(cntDroppedInbox, 1)
 	}
 	q.numDeferred.Store(int32(len(q.deferred)))
 	q.deferredLock.unlock()
 	if q.acquireOrNotify() { // the owner released it meanwhile
 		q.transmitAndRelease()
 	}
-	return nil
+	return false
 }
 
 // handleDeferred processes the packets that were received while another goroutine owned the

@@ -36,7 +36,7 @@ type qp struct {
 
 	controlMu sync.Mutex   // serializes Modify and Close
 	attr      verbs.QPAttr // guarded by ctl; adopt copies what the engine needs
-	numGroups int          // multicast groups that it is attached to; guarded by device.mu
+	numGroups int          // multicast groups that it is attached to; guarded by groups.mu
 
 	state atomic.Uint32 // qpState; written by the owner
 	sq    sendQueue

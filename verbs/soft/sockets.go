@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/goucx/goucx/ucs"
@@ -49,6 +50,7 @@ func closeSockets(all []*udp.Socket) error {
 // useSockets makes the sockets and their addresses those of the device.
 func (d *device) useSockets(all []*udp.Socket) {
 	d.sockets, d.udp = all, all[0]
+	d.manySockets.Store(len(all) > 1)
 	for _, u := range all {
 		if d.conf.ICRC == ICRCStrict {
 			u.WatchIdentifications()
@@ -56,6 +58,15 @@ func (d *device) useSockets(all []*udp.Socket) {
 		u.Tap, u.HasQP = d.conf.Tap, func(n verbs.QPN) bool { return d.qps.find(n) != nil }
 	}
 	d.gid, d.lid = d.udp.GID(), d.udp.LID()
+}
+
+// allSockets returns the sockets of the device's addresses and of its multicast groups.
+func (d *device) allSockets() []*udp.Socket {
+	all := slices.Clone(d.sockets)
+	if groups := d.groups.sockets.Load(); groups != nil {
+		all = append(all, groups.All()...)
+	}
+	return all
 }
 
 // SetPort moves a soft device over UDP to another port, on all its addresses; 0: a random

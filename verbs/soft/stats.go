@@ -134,7 +134,7 @@ func (d *device) Stats() *stats.Group {
 	_ = g.Add("objects", setOf(objects.Names[:], made[:]))
 	_ = g.Add("bytes", setOf(objects.Names[:], bytes[:]))
 	if d.udp != nil {
-		_ = g.Add("udp", udp.CountsOf(d.sockets))
+		_ = g.Add("udp", udp.CountsOf(d.allSockets()))
 	}
 	return g
 }

@@ -49,6 +49,8 @@ type Traits struct {
 	NoCommEst bool
 	// NoAccessEvents: a refused request raises no event at the responder.
 	NoAccessEvents bool
+	// OneDevice: both contexts are of one device, so they have the same GID.
+	OneDevice bool
 }
 
 // Fixture says what is tested.

@@ -1,6 +1,7 @@
 package verbstest
 
 import (
+	"crypto/rand"
 	"net/netip"
 
 	"github.com/stretchr/testify/require"
@@ -26,12 +27,19 @@ var multicastCases = []testCase{
 	{"limits", 0, multicastLimits},
 }
 
+// groupSpace are random bytes of the groups' addresses, so that the suites of several processes
+// of a host do not share groups.
+var groupSpace = func() (b [2]byte) {
+	_, _ = rand.Read(b[:]) // never fails
+	return b
+}()
+
 // group is an address of a group, of the device's address family.
 func (e *env) group(n byte) verbs.GID {
 	if e.sides[0].gid.Addr().Is4() {
-		return verbs.GIDOf(netip.AddrFrom4([4]byte{239, 77, 85, n}))
+		return verbs.GIDOf(netip.AddrFrom4([4]byte{239, groupSpace[0], groupSpace[1], n}))
 	}
-	return verbs.GID{0: 0xff, 1: 0x15, 14: 0x55, 15: n}
+	return verbs.GID{0: 0xff, 1: 0x15, 13: groupSpace[0], 14: groupSpace[1], 15: n}
 }
 
 // attach makes a queue pair a member of a group, until the end of the case.

@@ -15,12 +15,12 @@ import (
 // gets the first bytes of each frame with one, before the UDP socket gets its payload. So a
 // packet's identification is known when its ICRC is checked.
 //
-// Concurrency: mu guards all but fd and err.
+// Concurrency: mu guards all but err.
 type identifications struct {
-	fd  int   // -1: none
-	err error // why there is none; nil also over IPv6, which has no identifications
+	err error // why there is no packet socket; nil also over IPv6, which has no identifications
 
 	mu   sync.Mutex
+	fd   int              // -1: none
 	seen [4096]shownFrame // the last frames, by a hash of them
 	buf  [identSnap]byte
 }
@@ -108,7 +108,7 @@ func (u *Socket) ShowsIdentifications() error {
 // showsIdentification reports whether the packet b from a sender had that identification.
 func (u *Socket) showsIdentification(from *Source, id uint16, b []byte) bool {
 	w := u.ids
-	if w == nil || w.fd < 0 {
+	if w == nil {
 		return false
 	}
 	want := shownFrame{
@@ -117,10 +117,9 @@ func (u *Socket) showsIdentification(from *Source, id uint16, b []byte) bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.seen[want.slot()] == want {
-		return true
+	if w.fd >= 0 && w.seen[want.slot()] != want {
+		w.read()
 	}
-	w.read()
 	return w.seen[want.slot()] == want
 }
 
@@ -149,9 +148,15 @@ func (w *identifications) read() {
 	}
 }
 
-// close closes the packet socket.
+// close closes the packet socket. A packet of the socket may still wait for its queue pair.
 func (w *identifications) close() {
-	if w != nil && w.fd >= 0 {
+	if w == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fd >= 0 {
 		_ = unix.Close(w.fd)
+		w.fd = -1
 	}
 }

@@ -3,6 +3,7 @@ package udp
 import (
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +16,10 @@ type Poller struct {
 	file    *os.File // the epoll set
 	set     int      // its descriptor
 	sockets []int
+
+	mu     sync.Mutex // guards the fields below
+	armed  bool       // between Arm and Disarm
+	groups *Set       // watched too; nil: none
 }
 
 // NewPoller returns a poller for the sockets.
@@ -45,20 +50,63 @@ func (p *Poller) Arm(limit time.Duration) error {
 		at = time.Now().Add(limit) //nolint:forbidigo // the runtime's poller counts by it
 	}
 	_ = p.file.SetReadDeadline(at) // never fails: the descriptor is open and in the runtime's poller
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.armed = true
 	for _, fd := range p.sockets {
-		if err := unix.EpollCtl(p.set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN}); err != nil {
-			p.Disarm() // those before it
+		if err := p.add(fd); err != nil {
+			p.disarm() // those before it
 			return err
 		}
 	}
-	return nil
+	if p.groups == nil {
+		return nil
+	}
+	err := p.add(p.groups.fd)
+	if err != nil {
+		p.disarm()
+	}
+	return err
 }
 
 // Disarm removes the sockets from the set.
 func (p *Poller) Disarm() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.disarm()
+}
+
+func (p *Poller) disarm() {
+	p.armed = false
 	for _, fd := range p.sockets {
-		_ = unix.EpollCtl(p.set, unix.EPOLL_CTL_DEL, fd, nil)
+		p.remove(fd)
 	}
+	if p.groups != nil {
+		p.remove(p.groups.fd)
+	}
+}
+
+func (p *Poller) add(fd int) error {
+	return unix.EpollCtl(p.set, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN})
+}
+
+func (p *Poller) remove(fd int) { _ = unix.EpollCtl(p.set, unix.EPOLL_CTL_DEL, fd, nil) }
+
+// Watch makes the poller wait for the sockets of s too, in the present Wait as well, and no
+// longer for those of an earlier set. nil: for none.
+//
+// Concurrency: any goroutine, also during Wait.
+func (p *Poller) Watch(s *Set) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.armed && p.groups != nil {
+		p.remove(p.groups.fd)
+	}
+	p.groups = s
+	if !p.armed || s == nil {
+		return nil
+	}
+	return p.add(s.fd)
 }
 
 // Wake ends the present Wait, or the next one before Arm.

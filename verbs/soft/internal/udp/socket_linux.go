@@ -73,24 +73,35 @@ func Open(addr netip.Addr, port uint16, rcvbuf int) (*Socket, error) {
 			return nil, fmt.Errorf("zone of %v: %w", addr, err)
 		}
 	}
+	if err := u.open(addr, port, rcvbuf, func() error { return nil }); err != nil {
+		return nil, fmt.Errorf("open udp port on %v: %w", addr, err)
+	}
+	return u, nil
+}
+
+// open creates the socket, calls configure for further options, and binds it.
+func (u *Socket) open(addr netip.Addr, port uint16, rcvbuf int, configure func() error) error {
 	family := unix.AF_INET
 	if addr.Is6() {
 		family = unix.AF_INET6
 	}
 	var err error
 	if u.FD, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, unix.IPPROTO_UDP); err != nil {
-		return nil, fmt.Errorf("udp socket: %w", err)
+		return fmt.Errorf("udp socket: %w", err)
 	}
 	if err = u.setOptions(family, rcvbuf); err == nil {
+		err = configure()
+	}
+	if err == nil {
 		err = u.bind(addr, port)
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open udp port on %v: %w", addr, err), unix.Close(u.FD))
+		return errors.Join(err, unix.Close(u.FD))
 	}
 	u.rx.datagrams = make([]*Datagram, 0, maxBuffers)
 	u.rx.recvmmsgAfter = recvmmsgAfter
 	u.rx.prepare(u, 0)
-	return u, nil
+	return nil
 }
 
 // setOptions configures the socket. Path MTU discovery "probe" on an unconnected socket
@@ -231,10 +242,14 @@ func (u *Socket) Peer(gid verbs.GID, lid uint16) (Peer, error) {
 }
 
 // SetClass sets the type of service (traffic class) and time to live (hop limit) of
-// packets to p. 0 means the system's default. Other values cost control data on each
-// send.
+// packets to p. 0 means the system's default, which is groupTTL for a multicast group.
+// Other values cost control data on each send.
 func (u *Socket) SetClass(p *Peer, tclass, hops uint8) {
-	if int(hops) == u.ttl {
+	usual := u.ttl
+	if p.src.AddrPort().Addr().IsMulticast() {
+		usual = groupTTL
+	}
+	if int(hops) == usual {
 		hops = 0
 	}
 	p.tclass, p.ttl = tclass, hops

@@ -4,6 +4,7 @@ package udp
 
 import (
 	"fmt"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -44,6 +45,40 @@ type Poller struct{}
 func Open(addr netip.Addr, _ uint16, _ int) (*Socket, error) {
 	return nil, fmt.Errorf("open udp port on %v: %w", addr, ucs.ErrUnsupported)
 }
+
+// OpenGroup is a stub.
+func OpenGroup(group netip.Addr, _ *net.Interface, _ int) (*Socket, error) {
+	return nil, fmt.Errorf("join multicast group %v: %w", group, ucs.ErrUnsupported)
+}
+
+// GroupPeer is a stub.
+func (u *Socket) GroupPeer(verbs.GID, *net.Interface) (Peer, error) {
+	return Peer{}, ucs.ErrUnsupported
+}
+
+// Set is a stub.
+type Set struct{}
+
+// NewSet is a stub.
+func NewSet() (*Set, error) { return nil, ucs.ErrUnsupported }
+
+// Close is a stub.
+func (s *Set) Close() error { return nil }
+
+// Add is a stub.
+func (s *Set) Add(*Socket) error { return ucs.ErrUnsupported }
+
+// Remove is a stub.
+func (s *Set) Remove(*Socket) {}
+
+// All is a stub.
+func (s *Set) All() []*Socket { return nil }
+
+// Ready is a stub.
+func (s *Set) Ready() []*Socket { return nil }
+
+// Watch is a stub.
+func (p *Poller) Watch(*Set) error { return ucs.ErrUnsupported }
 
 // Probe is a stub.
 func Probe() error { return ucs.ErrUnsupported }

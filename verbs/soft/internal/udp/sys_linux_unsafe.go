@@ -55,6 +55,18 @@ func rawRecvmmsg(fd int, ms []mmsghdr) (int, unix.Errno) {
 	return int(n), errno
 }
 
+// rawEpollWait returns how many descriptors of an epoll set are ready, without waiting, and
+// stores their events in ev, which has room for one at least. No descriptor is ready after an
+// error.
+func rawEpollWait(fd int, ev []unix.EpollEvent) int {
+	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(ev))),
+		uintptr(len(ev)), 0, 0, 0)
+	if errno != 0 {
+		return 0
+	}
+	return int(n)
+}
+
 // tapPackets passes the packets of a segment batch to Socket.Tap, assembled from their
 // pieces.
 //
