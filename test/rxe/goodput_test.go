@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/test/rxe/vm"
 )
 
@@ -89,8 +90,8 @@ func setLoss(t *testing.T, percent float64) {
 // kernel's, on one path, without loss and with it. It prints a table for docs/perf. The machine is
 // emulated: the ratios tell something, the rates nothing.
 func TestGoodput(t *testing.T) {
-	if testing.Short() {
-		return // nothing to check in so short a time
+	if !suitetest.All() && *goodputFile == "" {
+		return // it takes minutes, and without the flag it checks nothing
 	}
 	defer spent("goodput", time.Now())
 	provide(t, rdmapeer)

@@ -41,6 +41,9 @@ type device struct {
 
 	// gone: the device was removed or has failed. No object is created from then on.
 	gone atomic.Bool
+
+	// boundRetries: retry counts are at most maxRetries.
+	boundRetries bool
 }
 
 // open takes over c.
@@ -75,6 +78,7 @@ func open(c *C.struct_ibv_context, info verbs.DeviceInfo, conf Config) (*device,
 		return fail(fmt.Errorf("query port 1: %w", err))
 	}
 	d.attr.MaxMessage = uint32(p.max_msg_sz)
+	d.boundRetries = a.vendor_id == vendorRXE
 	if err := d.probeInline(); err != nil {
 		return fail(err)
 	}

@@ -34,6 +34,9 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	want.MaxRdAtomic = uint8(min(int(a.MaxRdAtomic), q.d.attr.MaxQPInitRdAtomic))
 	a = &want
 	c := attrOf(a)
+	if q.d.boundRetries {
+		c.retry_cnt = min(c.retry_cnt, maxRetries)
+	}
 	if code := C.ibv_modify_qp(q.c.qp, &c, C.int(mask&^(verbs.AttrPeerFeatures|verbs.AttrCurState))); code != 0 {
 		return fail(fmt.Errorf("modify to %v: %w", to, returned(code)))
 	}
@@ -45,6 +48,15 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	q.setState(to)
 	return nil
 }
+
+// The kernel's Soft-RoCE takes a retry count of 7 for no end: a connection with a peer that is gone would
+// never fail. So it gets one less. Its vendor ID is that of no vendor.
+//
+// Source: Linux, drivers/infiniband/sw/rxe: rxe_comp.c (COMPST_ERROR_RETRY), rxe_param.h.
+const (
+	vendorRXE  = 0xffffff
+	maxRetries = 6
+)
 
 // checkLimits refuses values beyond the device.
 func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {

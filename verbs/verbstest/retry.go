@@ -141,15 +141,17 @@ func (e *env) timeout() time.Duration { return 4096 * time.Nanosecond << e.brisk
 
 // retryPeerGone: the end of a peer that was closed.
 func retryPeerGone(e *env) {
-	d := e.rc(e.brisk(2))
-	require.NoError(e, d.b.Close())
-	d.a.receive(5, d.am.sge(0, 8))
-	d.a.send(d.write(1), at(request(2, verbs.OpRead, d.am.sge(0, 8)), d.bm, 0), flagged(d.write(3), 0))
-	d.a.sentAs(1, verbs.WCRetryExcErr)
-	d.a.sentAs(2, verbs.WCFlushErr)
-	d.a.sentAs(3, verbs.WCFlushErr)
-	d.a.receivedAs(5, verbs.WCFlushErr)
-	d.a.fails()
+	for _, count := range []uint8{2, 7} { // 7 is the most, and not for ever
+		d := e.rc(e.brisk(count))
+		require.NoError(e, d.b.Close())
+		d.a.receive(5, d.am.sge(0, 8))
+		d.a.send(d.write(1), at(request(2, verbs.OpRead, d.am.sge(0, 8)), d.bm, 0), flagged(d.write(3), 0))
+		d.a.sentAs(1, verbs.WCRetryExcErr)
+		d.a.sentAs(2, verbs.WCFlushErr)
+		d.a.sentAs(3, verbs.WCFlushErr)
+		d.a.receivedAs(5, verbs.WCFlushErr)
+		d.a.fails()
+	}
 }
 
 // retryPeerSilent: the same where no packet comes through, after the configured

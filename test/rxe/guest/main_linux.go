@@ -125,6 +125,7 @@ func openPort(name string) (*os.File, error) {
 
 // powerOff ends the machine: qemu runs with -no-reboot. It does not return.
 func powerOff() {
+	_ = unix.IoctlSetInt(int(os.Stderr.Fd()), unix.TCSBRK, 1) // wait until the serial line has sent what was written last
 	unix.Sync()
 	err := unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	fmt.Fprintln(os.Stderr, "guest: reboot:", err)

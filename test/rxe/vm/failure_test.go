@@ -52,6 +52,7 @@ func TestHang(t *testing.T) {
 	require.ErrorIs(t, err, errMachine)
 	assert.ErrorContains(t, err, "job endless: ")
 	assert.ErrorContains(t, err, "it hangs: no report within 10s")
+	assert.ErrorContains(t, err, "last words")
 	assert.Less(t, time.Since(began), time.Minute)
 }
 
