@@ -41,13 +41,19 @@ func (o *oracle) work() {
 			e.dev.datagrams.post()
 		case p < 0.05:
 			e.dev.datagrams.postRecvs(1 + o.rng.IntN(4))
+		case p < 0.08:
+			pick(o, o.unreliable...).post()
+		case p < 0.1:
+			pick(o, o.unreliable...).postRecvs(1 + o.rng.IntN(4))
+		case p < 0.18:
+			e.changeWindow()
 		case p < 0.3:
 			o.post(e)
-		case p < 0.5:
+		case p < 0.45:
 			if len(e.recvs)-e.recvNext < 16 {
 				e.postRecvs(1 + o.rng.IntN(4))
 			}
-		case p < 0.7:
+		case p < 0.65:
 			o.poll(e.dev)
 		default:
 			for range 1 + o.rng.IntN(8) {
@@ -131,6 +137,10 @@ func (o *oracle) poll(v *oracleDev) int {
 		e := v.byQPN[wc.QPN]
 		if wc.QPN == v.datagrams.qp.QPN() {
 			v.datagrams.completed(wc)
+			continue
+		}
+		if u := v.unreliable[wc.QPN]; u != nil {
+			u.completed(wc)
 			continue
 		}
 		if e == nil {
@@ -235,7 +245,12 @@ func (e *endpoint) succeed(i int) {
 	if e.fated(i) {
 		e.o.fail("%s: op %d succeeded, in spite of: %s", e.name, i, e.plan.name)
 	}
+	if x.via != nil {
+		e.o.tally["requests by windows"]++
+	}
 	switch {
+	case x.change != nil:
+		x.change.ended(e.o, x.wr.Op)
 	case x.shared:
 		old := binary.NativeEndian.Uint64(x.local[0])
 		seen := e.o.olds[e.peer.dev.i]
@@ -314,9 +329,11 @@ func (e *endpoint) message(wc *verbs.WC, r *recvBuf, x *op) {
 		op, data, flags, imm = verbs.WCRecvImm, nil, verbs.WCWithImm, x.wr.Imm
 	case verbs.OpSendImm:
 		flags, imm = verbs.WCWithImm, x.wr.Imm
+	case verbs.OpSendInv:
+		flags, imm = verbs.WCWithInv, x.wr.Imm
 	default:
 	}
-	if wc.Op != op || wc.Flags&verbs.WCWithImm != flags || wc.Imm != imm || int(wc.Len) != len(x.data) {
+	if wc.Op != op || wc.Flags&(verbs.WCWithImm|verbs.WCWithInv) != flags || wc.Imm != imm || int(wc.Len) != len(x.data) {
 		e.o.fail("%s: message %d came as %+v, want opcode %d, immediate %#x, length %d", e.name, e.recvDone, *wc, op, imm, len(x.data))
 	}
 	got := slices.Concat(r.mem...)
@@ -336,6 +353,7 @@ func (o *oracle) check() {
 		e.arena.checkGaps(o, e.name)
 	}
 	o.checkDatagrams()
+	o.checkUnreliable()
 	for _, v := range o.devs {
 		n := int(binary.NativeEndian.Uint64(v.counter.buf))
 		if n > o.adds[v.i] || len(o.olds[v.i]) > n {

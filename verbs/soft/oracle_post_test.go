@@ -31,7 +31,7 @@ func remoteOps() []verbs.Opcode {
 }
 
 // plans are all kinds of errors.
-var plans = []plan{
+var plans = append(windowPlans, []plan{
 	{name: "remote key", want: verbs.WCRemAccessErr, kills: true, ops: remoteOps(), spoil: func(_ *endpoint, wr *verbs.SendWR) { wr.RKey ^= 1 }},
 	{name: "remote range", want: verbs.WCRemAccessErr, kills: true, ops: remoteOps(), spoil: func(e *endpoint, wr *verbs.SendWR) {
 		wr.Remote = e.peer.window.mr.Addr() + windowSize
@@ -55,13 +55,17 @@ var plans = []plan{
 	{name: "short receive", want: verbs.WCRemInvReqErr, kills: true, recv: verbs.WCLocLenErr},
 	{name: "receive key", want: verbs.WCRemOpErr, kills: true, recv: verbs.WCLocProtErr},
 	{name: "no receive", want: verbs.WCRNRRetryExcErr, rnr: true},
-}
+}...)
 
 func (o *oracle) randomPlan(e *endpoint) *plan {
-	p := plans[o.rng.IntN(len(plans))]
+	i := o.rng.IntN(len(plans))
+	p := plans[i]
 	p.at = o.rng.IntN(e.total)
-	if p.recv != 0 || p.rnr {
+	switch {
+	case p.recv != 0 || p.rnr:
 		p.at = o.rng.IntN(e.total / 4)
+	case i < len(windowPlans): // when windows are open
+		p.at = e.total/2 + o.rng.IntN(e.total/2)
 	}
 	return &p
 }
@@ -77,6 +81,8 @@ type op struct {
 	expect   []byte // what a read or atomic operation brings
 	after    []byte // the peer's window from off on, afterwards
 	shared   bool   // an addition to the counter that all share
+	via      *oracleWindow
+	change   *windowChange // of a window; nil: none
 }
 
 // post posts some work requests.
@@ -155,14 +161,19 @@ func (o *oracle) make(e *endpoint, earlier []*op, msgs int) *op {
 	switch kind {
 	case verbs.OpCompareSwap, verbs.OpFetchAdd:
 		o.makeAtomic(e, x, earlier, !spoiled)
+	case verbs.OpLocalInv: // in vain
 	case verbs.OpRead:
 		n := max(atLeast, o.size(e))
-		x.off = o.rng.IntN(windowSize - n)
+		if spoiled || !o.through(e, x, n, 1) {
+			x.off = o.rng.IntN(windowSize - n)
+		}
 		x.wr.Remote = e.peer.window.mr.Addr() + uint64(x.off)
 		o.gather(e, x, n)
 	default:
 		n := max(atLeast, o.size(e))
-		x.off = o.rng.IntN(windowSize - n)
+		if spoiled || x.wr.Op != verbs.OpWrite && x.wr.Op != verbs.OpWriteImm || !o.through(e, x, n, 1) {
+			x.off = o.rng.IntN(windowSize - n)
+		}
 		x.wr.Remote = e.peer.window.mr.Addr() + uint64(x.off)
 		if n <= verbs.InlineLen && o.chance(0.3) && !spoiled {
 			o.inline(e, x, n)
@@ -247,7 +258,9 @@ func (o *oracle) makeAtomic(e *endpoint, x *op, earlier []*op, share bool) {
 		x.shared, x.wr.Remote, x.wr.RKey, x.wr.Swap = true, c.Addr(), c.RKey(), 1
 		return
 	}
-	x.off = 8 * o.rng.IntN(windowSize/8)
+	if !share || !o.through(e, x, 8, 8) {
+		x.off = 8 * o.rng.IntN(windowSize/8)
+	}
 	x.wr.Remote = e.peer.window.mr.Addr() + uint64(x.off)
 	x.wr.Swap, x.wr.Compare = o.rng.Uint64(), o.rng.Uint64()
 	if o.chance(0.7) {

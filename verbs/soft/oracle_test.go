@@ -54,6 +54,10 @@ func TestOracle(t *testing.T) {
 	for i := range plans {
 		assert.NotZero(t, sum[plans[i].name], "what never happened: %s", plans[i].name)
 	}
+	for _, what := range []string{"datagrams", "datagrams to a group", "requests by windows", "window: BIND_MW", "window: LOCAL_INV", "window: SEND_WITH_INV"} {
+		assert.NotZero(t, sum[what], "what never happened: %s", what)
+	}
+	assert.Greater(t, sum["unreliable messages"], 4*int(seeds), "the usual number is twice as high")
 }
 
 // tally counts what happened in runs.
@@ -100,6 +104,8 @@ type oracle struct {
 	eps       []*endpoint
 	tally     tally
 	datagrams []*datagramSent
+	// unreliable are the ends of an unreliable connection.
+	unreliable []*unreliableEnd
 	// By device: what additions to its counter found, and how many were posted.
 	olds []map[uint64]bool
 	adds []int

@@ -14,6 +14,7 @@ type datagramEnd struct {
 	dev   *oracleDev
 	qp    verbs.QP
 	ahs   []verbs.AHID // by device
+	group verbs.AHID   // of the group that all are in
 	mem   *memory
 	sends int // posted
 	ended int
@@ -22,7 +23,7 @@ type datagramEnd struct {
 
 // datagramSent is a datagram and what must come of it, if anything.
 type datagramSent struct {
-	from, to *datagramEnd
+	from, to *datagramEnd // to is nil: all but the sender
 	data     []byte
 	imm      uint32
 	hasImm   bool
@@ -36,6 +37,8 @@ const (
 	oracleQKey     = 0x1234567
 	longestUD      = 600
 )
+
+var oracleGroup = verbs.GID{0: 0xff, 1: 0x15, 15: 9}
 
 func (o *oracle) openDatagrams() {
 	for _, v := range o.devs {
@@ -52,10 +55,20 @@ func (o *oracle) openDatagrams() {
 			v.open = append(v.open, ah)
 			e.ahs = append(e.ahs, ah.ID())
 		}
+		o.must(verbs.AttachMulticast(e.qp, oracleGroup))
+		ah, err := v.pd.CreateAH(verbs.AHAttr{DGID: oracleGroup, Port: 1})
+		o.must(err)
+		v.open = append(v.open, ah, detached{e.qp})
+		e.group = ah.ID()
 	}
 }
 
-// post sends one to a random device.
+// detached detaches a queue pair from the group when it is closed.
+type detached struct{ qp verbs.QP }
+
+func (d detached) Close() error { return verbs.DetachMulticast(d.qp, oracleGroup) }
+
+// post sends one to a random device, or to the group.
 func (e *datagramEnd) post() {
 	o := e.o
 	if e.mem.room() < 4*longestUD {
@@ -69,6 +82,9 @@ func (e *datagramEnd) post() {
 	wr := verbs.SendWR{
 		ID: uint64(e.sends) | datagramSendID, Op: verbs.OpSend, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{s},
 		QPN: m.to.qp.QPN(), QKey: oracleQKey, AH: e.ahs[m.to.dev.i],
+	}
+	if o.chance(0.3) {
+		m.to, wr.QPN, wr.AH = nil, verbs.MulticastQPN, e.group
 	}
 	if m.hasImm {
 		m.imm = o.rng.Uint32()
@@ -130,9 +146,12 @@ func (e *datagramEnd) arrived(wc *verbs.WC, got []byte) {
 	}
 	m := o.datagrams[i]
 	m.came++
-	src, dst := m.from.dev.d.gid, e.dev.d.gid
+	src, dst, most := m.from.dev.d.gid, e.dev.d.gid, 4
+	if m.to == nil {
+		dst, most = oracleGroup, 4*(len(o.devs)-1)
+	}
 	switch n := int(wc.Len) - grhLen; {
-	case m.to != e || m.wrongKey || m.came > 4:
+	case m.to != e && m.to != nil || m.to == nil && m.from == e || m.wrongKey || m.came > most:
 		o.fail("device %d: datagram %d came, times %d, wrong key %v", e.dev.i, i, m.came, m.wrongKey)
 	case n != len(m.data) || !bytes.Equal(got[:n], m.data):
 		o.fail("device %d: datagram %d of %d bytes came with %d, different from byte %d on", e.dev.i, i, len(m.data), n, differ(got, m.data))
@@ -142,6 +161,9 @@ func (e *datagramEnd) arrived(wc *verbs.WC, got []byte) {
 		o.fail("device %d: datagram %d has header %x", e.dev.i, i, grh)
 	}
 	o.tally["datagrams"]++
+	if m.to == nil {
+		o.tally["datagrams to a group"]++
+	}
 }
 
 // checkDatagrams wants all sent, and over good links those for which there was a

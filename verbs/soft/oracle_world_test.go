@@ -23,6 +23,7 @@ type oracleDev struct {
 	counter     *memory // a word that all peers add to
 	byQPN       map[verbs.QPN]*endpoint
 	datagrams   *datagramEnd
+	unreliable  map[verbs.QPN]*unreliableEnd
 	open        []interface{ Close() error } // in the order of making
 }
 
@@ -93,6 +94,10 @@ type endpoint struct {
 	alien  *memory // of another protection domain
 	fixed  *memory // without local write
 
+	windows []*oracleWindow // for the peer
+	unbound uint32          // key of one that is never bound
+	stale   []uint32        // keys that are invalid
+
 	plan     *plan
 	total    int   // work requests to post
 	ops      []*op // posted
@@ -148,6 +153,7 @@ func (o *oracle) open(seed uint64, trace bool) {
 		o.connect(i, pick(o, o.devs...), pick(o, o.devs...))
 	}
 	o.openDatagrams()
+	o.openUnreliable()
 	if n > 1 && o.chance(0.3) {
 		at := o.net.Now().Add(time.Duration(o.rng.IntN(2000)) * time.Microsecond)
 		o.net.Partition([]netip.AddrPort{w.devs[0].fabricAddr()}, []netip.AddrPort{w.devs[1].fabricAddr()}, at, at.Add(time.Duration(o.rng.IntN(1000))*time.Microsecond))
@@ -155,7 +161,7 @@ func (o *oracle) open(seed uint64, trace bool) {
 }
 
 func (o *oracle) openDev(i int, d *device) *oracleDev {
-	v := &oracleDev{i: i, d: d, byQPN: make(map[verbs.QPN]*endpoint), srqRecvs: make(map[uint64]*recvBuf)}
+	v := &oracleDev{i: i, d: d, byQPN: make(map[verbs.QPN]*endpoint), srqRecvs: make(map[uint64]*recvBuf), unreliable: make(map[verbs.QPN]*unreliableEnd)}
 	var err error
 	v.pd, err = d.AllocPD()
 	o.must(err)
@@ -188,7 +194,7 @@ func (o *oracle) connect(i int, da, db *oracleDev) {
 		e[side] = &endpoint{
 			o: o, name: fmt.Sprintf("%d%c", i, 'a'+side), dev: v, mtu: s.mtu.Bytes(), sig: o.chance(0.2), srq: o.chance(0.3),
 			arena:  v.memory(o, v.pd, 2*(most+8)*(min(windowSize/2, 6*s.mtu.Bytes())+64), verbs.LocalWrite),
-			window: v.memory(o, v.pd, windowSize, allAccess),
+			window: v.memory(o, v.pd, windowSize, allAccess|verbs.BindMW),
 			closed: v.memory(o, v.pd, 4096, verbs.LocalWrite),
 			alien:  v.memory(o, v.alienPD, 4096, allAccess),
 			fixed:  v.memory(o, v.pd, 4096, 0),
@@ -196,6 +202,9 @@ func (o *oracle) connect(i int, da, db *oracleDev) {
 		}
 	}
 	e[0].peer, e[1].peer = e[1], e[0]
+	for _, x := range e {
+		x.openWindows()
+	}
 	for side, x := range e {
 		if o.chance(0.25) {
 			x.plan = o.randomPlan(x)
