@@ -5,8 +5,14 @@ var verbsList = []mutant{
 	{
 		name: "a refused access is reported by its NAK alone",
 		file: "transports/internal/nic/async.go",
-		old:  "				fn(e.QP.QPN())\n", new: "				_ = fn\n",
+		old:  "w.OnQPError(e.QP.QPN())", new: "_ = w.OnQPError",
 		pkg: "./transports/rc", test: "^TestRefusedNAKLost$/^CLOSE/^udp$",
+	},
+	{
+		name: "a device's failure ends no connection of ud",
+		file: "transports/ud/failure.go",
+		old:  "f.failPeer(p, arq.DeviceFailed, endDeviceFailed)", new: "_ = p",
+		pkg: "./transports/ud", test: "^TestDeviceFails$",
 	},
 	{
 		name: "a duplicate READ is answered with all that follow",
