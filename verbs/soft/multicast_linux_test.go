@@ -239,7 +239,6 @@ func TestMulticastRefusedBySystem(t *testing.T) {
 		from.toGroup(h, 8)
 		require.Equal(t, uint32(8+grhLen), e.completion(from).Len)
 	}
-
 }
 
 // TestMulticastSockets: a device has sockets for the groups that it is in, one for each, and is as
