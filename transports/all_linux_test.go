@@ -8,6 +8,7 @@ import (
 
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs/ibv"
 )
 
 // deaf is the handler of an iface that nobody talks to.
@@ -25,7 +26,9 @@ func TestEveryDeviceOpensForOneWorker(t *testing.T) {
 	opened := map[string]bool{}
 	for _, c := range All() {
 		domains, refused := c.Domains(nil)
-		require.Empty(t, refused)
+		for _, r := range refused {
+			require.Contains(t, r.Reason, ibv.ErrNoDevice.Error(), "built with the tag ibverbs, on a host without a device")
+		}
 		for _, i := range domains {
 			d, err := c.OpenDomain(i, uct.DomainConfig{})
 			require.NoError(t, err)

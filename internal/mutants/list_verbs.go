@@ -5,8 +5,14 @@ var verbsList = []mutant{
 	{
 		name: "a refused access is reported by its NAK alone",
 		file: "transports/internal/nic/async.go",
-		old:  "				fn(e.QP.QPN())\n", new: "				_ = fn\n",
+		old:  "w.OnQPError(e.QP.QPN())", new: "_ = w.OnQPError",
 		pkg: "./transports/rc", test: "^TestRefusedNAKLost$/^CLOSE/^udp$",
+	},
+	{
+		name: "a device's failure ends no connection of ud",
+		file: "transports/ud/failure.go",
+		old:  "f.failPeer(p, arq.DeviceFailed, endDeviceFailed)", new: "_ = p",
+		pkg: "./transports/ud", test: "^TestDeviceFails$",
 	},
 	{
 		name: "a duplicate READ is answered with all that follow",
@@ -75,5 +81,41 @@ var verbsList = []mutant{
 		file: "verbs/soft/internal/udp/liveness_linux.go",
 		old:  "now.Sub(q.refusedAt) < probeInterval", new: "now.Sub(q.refusedAt) < 0",
 		pkg: "./verbs/soft/internal/udp", test: "^TestRefusalsApart$",
+	},
+	{
+		name: "the sender of a datagram to a group gets it too",
+		file: "verbs/soft/multicast_udp.go",
+		old:  "if own && q.num == p.SrcQP || !q.acquireOrDefer(g, i) {", new: "if own && q.num == p.DestQP || !q.acquireOrDefer(g, i) {",
+		pkg: "./verbs/soft", test: "^TestConformanceUDP$/^multicast$/^own-device$",
+	},
+	{
+		name: "a device receives what came to a group at another interface",
+		file: "verbs/soft/internal/udp/group_linux.go",
+		old:  "unix.IP_MULTICAST_ALL, 0)", new: "unix.IP_MULTICAST_ALL, 1)",
+		pkg: "./verbs/soft", test: "^TestMulticastNetworks$",
+	},
+	{
+		name: "a device receives what came to an IPv6 group at another interface",
+		file: "verbs/soft/internal/udp/group_linux.go",
+		old:  "		unix.BindToDevice(u.FD, ifi.Name),\n", new: "",
+		pkg: "./verbs/soft", test: "^TestMulticastNetworks$",
+	},
+	{
+		name: "a device that sleeps does not wait for its groups",
+		file: "verbs/soft/multicast_udp.go",
+		old:  "		err = d.background.poller.Watch(all)\n", new: "		err = d.background.poller.Watch(nil)\n",
+		pkg: "./verbs/soft", test: "^TestMulticastWakes$",
+	},
+	{
+		name: "a memory window of type 2 is open for all queue pairs",
+		file: "verbs/soft/mw.go",
+		old:  "(b.window.typ == verbs.MWType1 || b.qp == q)", new: "true",
+		pkg: "./verbs/soft", test: "^TestOracle$",
+	},
+	{
+		name: "a memory window grants what its region grants",
+		file: "verbs/soft/mw.go",
+		old:  " || m.access&need != need", new: "",
+		pkg: "./verbs/soft", test: "^TestOracle$",
 	},
 }

@@ -140,10 +140,11 @@ func TestMailboxIsNotTriedInVain(t *testing.T) {
 		}
 		return y.f[0].stats.Value(statMailbox) - began
 	}
+	const most = 8 // a side that loses the processor for long may try once more
 	first := play(20_000)
 	require.Positive(t, first)
-	require.LessOrEqual(t, first, uint64(8))
-	require.LessOrEqual(t, play(80_000), first)
+	require.LessOrEqual(t, first, uint64(most))
+	require.LessOrEqual(t, play(80_000), uint64(most), "four times the messages")
 }
 
 // TestMailboxBetweenThreads: two sides that run at once send bursts of messages of all lengths. All arrive once and in order, by

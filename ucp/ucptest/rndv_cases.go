@@ -299,11 +299,12 @@ func budgetRestored(t *testing.T, p *Pair) {
 		for range rs {
 			p.MustRecv(w.TagRecv(got, 1, exact))
 		}
-		p.Settle()
-		r := e.TagSend(buf, 1)
-		p.Settle()
-		require.True(t, r.Done(), "it is sent along")
-		p.MustRecv(w.TagRecv(got, 1, exact))
+		along := false
+		for k := 0; k < 100 && !along; k++ { // the receiver's grant may still be under way
+			along = !announced()
+			p.MustRecv(w.TagRecv(got, 1, exact))
+		}
+		require.True(t, along, "it is sent along")
 		for _, r := range rs {
 			require.NoError(t, p.Wait(r))
 		}

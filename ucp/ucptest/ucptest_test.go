@@ -77,7 +77,8 @@ var overDevices = map[string]func(devices) uct.Component{
 }
 
 // factories are the columns. CI runs one for each transport, and under the race detector those
-// that find races soonest. make nightly runs all of them.
+// that find races soonest: shm with one goroutine without it, and with two goroutines under it. make
+// nightly runs all of them.
 //
 // Over a device each message costs more than in shared memory: outside of the long setting these
 // have one of the modes each. Over a simulated link, where all packets are serialised, they have a
@@ -88,12 +89,17 @@ func factories(t *testing.T) []Factory {
 		one, two = nil, nil
 	}
 	var both []ucp.ThreadMode // nil
-	if race.Enabled && !suitetest.All() {
-		both = two
+	onShm := both
+	switch {
+	case suitetest.All():
+	case race.Enabled:
+		both, onShm = two, two
+	default:
+		onShm = one
 	}
 	alone := over(t, "self", both, nil, "self")
 	alone.Alone = true
-	fs := []Factory{alone, over(t, "shm", both, nil, "shm")}
+	fs := []Factory{alone, over(t, "shm", onShm, nil, "shm")}
 	switch {
 	case suitetest.All():
 	case race.Enabled:

@@ -12,6 +12,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
@@ -69,6 +70,9 @@ func open(c *C.struct_ibv_context, info verbs.DeviceInfo, conf Config) (*device,
 		MaxMW: int(a.max_mw), MaxMcastGroups: int(a.max_mcast_grp), MaxMcastAttach: int(a.max_mcast_qp_attach),
 		Atomic: verbs.AtomicCap(a.atomic_cap), Ports: int(a.phys_port_cnt), SRQResize: a.device_cap_flags&C.IBV_DEVICE_SRQ_RESIZE != 0,
 	}
+	var count, period C.uint16_t
+	C.goucx_moderation_caps(c, &count, &period)
+	d.attr.MaxCQModCount, d.attr.MaxCQModPeriod = int(count), time.Duration(period)*time.Microsecond
 	var p C.struct_ibv_port_attr
 	if err := returned(C.goucx_query_port(c, 1, &p)); err != nil {
 		return fail(fmt.Errorf("query port 1: %w", err))

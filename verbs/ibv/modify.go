@@ -30,6 +30,9 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 	if err != nil {
 		return fail(err)
 	}
+	want := *a
+	want.MaxRdAtomic = uint8(min(int(a.MaxRdAtomic), q.d.attr.MaxQPInitRdAtomic))
+	a = &want
 	c := attrOf(a)
 	if q.d.boundRetries {
 		c.retry_cnt = min(c.retry_cnt, maxRetries)
@@ -76,9 +79,6 @@ func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 		if most := verbs.MTU(p.active_mtu); a.PathMTU > most {
 			return fmt.Errorf("PathMTU of %d bytes, the port carries %d: %w", a.PathMTU.Bytes(), most.Bytes(), ucs.ErrInvalid)
 		}
-	}
-	if n := d.attr.MaxQPInitRdAtomic; mask&verbs.AttrMaxRdAtomic != 0 && int(a.MaxRdAtomic) > n {
-		return fmt.Errorf("MaxRdAtomic %d, want 0 to %d: %w", a.MaxRdAtomic, n, ucs.ErrInvalid)
 	}
 	if n := d.attr.MaxQPRdAtomic; mask&verbs.AttrMaxDestRdAtomic != 0 && int(a.MaxDestRdAtomic) > n {
 		return fmt.Errorf("MaxDestRdAtomic %d, want 0 to %d: %w", a.MaxDestRdAtomic, n, ucs.ErrInvalid)

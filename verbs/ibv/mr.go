@@ -6,6 +6,7 @@ package ibv
 import "C"
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -164,7 +165,11 @@ func (m *mr) closeLocked() error {
 	d := m.d
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.freed(C.ibv_dereg_mr(m.c)); err != nil {
+	err := d.freed(C.ibv_dereg_mr(m.c))
+	if errors.Is(err, ucs.ErrInvalid) { // rxe has EINVAL for EBUSY
+		err = fmt.Errorf("memory windows are bound to it: %w", ucs.ErrBusy)
+	}
+	if err != nil {
 		return fmt.Errorf("close region of %d bytes: %w", len(m.buf), err)
 	}
 	m.pin.Unpin()

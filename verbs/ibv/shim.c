@@ -395,6 +395,16 @@ int goucx_req_notify(struct goucx_cq *c, int solicited)
 	return err;
 }
 
+// A device whose driver lacks the query cannot moderate events.
+void goucx_moderation_caps(struct ibv_context *c, uint16_t *count, uint16_t *period_us)
+{
+	struct ibv_device_attr_ex a = { 0 };
+	if (ibv_query_device_ex(c, NULL, &a))
+		memset(&a.cq_mod_caps, 0, sizeof(a.cq_mod_caps));
+	*count = a.cq_mod_caps.max_cq_count;
+	*period_us = a.cq_mod_caps.max_cq_period;
+}
+
 int goucx_moderate(struct ibv_cq *c, uint16_t count, uint16_t period_us)
 {
 	struct ibv_modify_cq_attr a = {

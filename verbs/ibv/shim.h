@@ -133,6 +133,7 @@ int goucx_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, int type, uint64_t id, u
 struct ibv_cq *goucx_create_cq(struct ibv_context *c, int depth, uint64_t cookie, struct ibv_comp_channel *ch,
 			       struct ibv_pd *domain, uint32_t flags);
 int goucx_req_notify(struct goucx_cq *c, int solicited);
+void goucx_moderation_caps(struct ibv_context *c, uint16_t *count, uint16_t *period_us);
 int goucx_moderate(struct ibv_cq *c, uint16_t count, uint16_t period_us);
 int goucx_nonblock(int fd);
 int goucx_next_event(struct ibv_comp_channel *ch, uint64_t *cookie);

@@ -31,7 +31,7 @@ func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
 		return fail(err)
 	}
 	if a.Limit < 0 || a.Limit > a.MaxWR {
-		return fail(fmt.Errorf("Limit %d, want 0 to MaxWR: %w", a.Limit, ucs.ErrInvalid))
+		return fail(fmt.Errorf("limit %d, want 0 to MaxWR: %w", a.Limit, ucs.ErrInvalid))
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

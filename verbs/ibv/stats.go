@@ -17,9 +17,10 @@ const (
 
 var counterNames = [numCounters]string{"qp_calls", "cq_calls", "srq_calls"}
 
-// Stats returns the counters: what was counted until now.
-func (d *device) Stats() *stats.Group {
+// calls returns the counters: what was counted until now.
+func (d *device) calls() [numCounters]uint64 {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	sum := d.closedCalls
 	for q := range d.qps {
 		sum[cntQPCalls] += uint64(q.c.gate.calls)
@@ -30,9 +31,13 @@ func (d *device) Stats() *stats.Group {
 	for s := range d.srqs {
 		sum[cntSRQCalls] += uint64(s.c.gate.calls)
 	}
-	d.mu.Unlock()
+	return sum
+}
+
+// Stats returns the counters: what was counted until now.
+func (d *device) Stats() *stats.Group {
 	set := stats.NewSet(counterNames[:])
-	for i, n := range sum {
+	for i, n := range d.calls() {
 		set.Add(i, n)
 	}
 	g := new(stats.Group)

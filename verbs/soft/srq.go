@@ -30,7 +30,7 @@ func (p *pd) CreateSRQ(a verbs.SRQAttr) (verbs.SRQ, error) {
 		return fail(err)
 	}
 	if a.Limit != 0 {
-		return fail(fmt.Errorf("Limit %d, want 0: SetLimit arms the event: %w", a.Limit, ucs.ErrInvalid))
+		return fail(fmt.Errorf("limit %d, want 0: SetLimit arms the event: %w", a.Limit, ucs.ErrInvalid))
 	}
 	s := &srq{d: d, pd: p}
 	s.init(a.MaxWR, p.Single())

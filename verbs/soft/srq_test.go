@@ -30,7 +30,7 @@ func TestCreateSRQRefuses(t *testing.T) {
 		{verbs.SRQAttr{}, "MaxWR 0, want 1 to 100"},
 		{verbs.SRQAttr{MaxWR: 101}, "MaxWR 101"},
 		{verbs.SRQAttr{MaxWR: 1, MaxSGE: 5}, "MaxSGE 5"},
-		{verbs.SRQAttr{MaxWR: 1, Limit: 1}, "Limit 1"},
+		{verbs.SRQAttr{MaxWR: 1, Limit: 1}, "limit 1"},
 	} {
 		_, err := p.CreateSRQ(tc.a)
 		refused(t, err, ucs.ErrInvalid, tc.names)

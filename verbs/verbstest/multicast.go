@@ -3,6 +3,7 @@ package verbstest
 import (
 	"crypto/rand"
 	"net/netip"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,6 +26,7 @@ var multicastCases = []testCase{
 	{"again", 0, multicastAgain},
 	{"busy", 0, multicastBusy},
 	{"limits", 0, multicastLimits},
+	{"faults", Packets, multicastFaults},
 }
 
 // groupSpace are random bytes of the groups' addresses, so that the suites of several processes
@@ -266,4 +268,43 @@ func multicastLimits(e *env) {
 	d.b.attach(e.group(15))
 	require.Positive(e, e.sides[1].Attr().MaxMcastGroups)
 	require.Positive(e, e.sides[1].Attr().MaxMcastAttach)
+}
+
+// multicastFaults: a datagram to a group that is lost or damaged gets to no member, one that is
+// duplicated to each member twice, and a late one to all.
+func multicastFaults(e *env) {
+	d := e.ud(nil)
+	g := e.group(16)
+	other := e.sides[1].readyUD()
+	d.b.attach(g)
+	other.attach(g)
+	ah := e.groupAH(g)
+	for _, c := range []struct {
+		v      Verdict
+		copies uint64
+	}{{Verdict{Drop: true}, 0}, {Verdict{Corrupt: true}, 0}, {Verdict{Copies: 1}, 2}, {Verdict{Delay: time.Millisecond}, 1}} {
+		members := []*qp{d.b, other}
+		for _, q := range members {
+			q.receive(0, d.bm.sge(0, 200))
+			q.receive(1, d.bm.sge(0, 200))
+		}
+		t := e.watch(func(*seen) Verdict { return c.v })
+		d.a.send(d.toGroup(1, ah, 100))
+		d.a.sent(1)
+		e.settle()
+		require.Len(e, t.find(func(s *seen) bool { return s.dest == verbs.MulticastQPN }), 1, "one packet for all members")
+		e.fabric.Filter(nil)
+		for id := range uint64(2) {
+			if id >= c.copies {
+				for _, q := range members {
+					q.nothing("no copy is left")
+				}
+				d.a.send(d.toGroup(2, ah, 100))
+				d.a.sent(2)
+			}
+			for _, q := range members {
+				require.EqualValues(e, 100+grhArea, q.received(id).Len)
+			}
+		}
+	}
 }

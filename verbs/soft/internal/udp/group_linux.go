@@ -31,10 +31,11 @@ const groupTTL = 1
 //
 // Errors: ucs.ErrNoResource if the system's limit of memberships or of descriptors is
 // reached, ucs.ErrBusy if the port is in use by a program that does not share it,
-// ucs.ErrUnreachable if the interface is gone.
+// ucs.ErrUnreachable if the interface is gone, ucs.ErrUnsupported if the system has no groups of
+// IPv6 for a program without privileges.
 func OpenGroup(group netip.Addr, ifi *net.Interface, rcvbuf int) (*Socket, error) {
 	u := &Socket{zone: uint32(ifi.Index)}
-	if err := u.open(group, RoCEPort, rcvbuf, func() error { return u.join(group, ifi.Index) }); err != nil {
+	if err := u.open(group, RoCEPort, rcvbuf, func() error { return u.join(group, ifi) }); err != nil {
 		return nil, fmt.Errorf("join on interface %s: %w", ifi.Name, explainJoin(err))
 	}
 	if err := u.EnableClass(); err != nil {
@@ -43,18 +44,20 @@ func OpenGroup(group netip.Addr, ifi *net.Interface, rcvbuf int) (*Socket, error
 	return u, nil
 }
 
-// join makes the socket, which is not bound yet, a member of a group.
-func (u *Socket) join(group netip.Addr, ifindex int) error {
+// join makes the socket, which is not bound yet, a member of a group on one interface. A socket
+// gets what arrives at any interface on which some socket of the host has joined the group: for
+// IPv4 unless MULTICAST_ALL is off, for IPv6 unless the socket is bound to an interface.
+func (u *Socket) join(group netip.Addr, ifi *net.Interface) error {
 	share := unix.SetsockoptInt(u.FD, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	if group.Is4() {
-		m := unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(ifindex)}
+		m := unix.IPMreqn{Multiaddr: group.As4(), Ifindex: int32(ifi.Index)}
 		return cmp.Or(share,
 			unix.SetsockoptInt(u.FD, unix.IPPROTO_IP, unix.IP_MULTICAST_ALL, 0),
 			unix.SetsockoptIPMreqn(u.FD, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, &m))
 	}
-	m := unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(ifindex)}
+	m := unix.IPv6Mreq{Multiaddr: group.As16(), Interface: uint32(ifi.Index)}
 	return cmp.Or(share,
-		unix.SetsockoptInt(u.FD, unix.IPPROTO_IPV6, unix.IPV6_MULTICAST_ALL, 0),
+		unix.BindToDevice(u.FD, ifi.Name),
 		unix.SetsockoptIPv6Mreq(u.FD, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP, &m))
 }
 
@@ -68,6 +71,7 @@ var joinFaults = []struct {
 	{unix.ENOMEM, ucs.ErrNoResource, "raise the sysctl net.core.optmem_max"},
 	{unix.EMFILE, ucs.ErrNoResource, "each group needs a descriptor, raise their limit (ulimit -n)"},
 	{unix.EADDRINUSE, ucs.ErrBusy, "end the program that does not share port 4791, or unload the kernel's rdma_rxe"},
+	{unix.EPERM, ucs.ErrUnsupported, "groups of IPv6 need Linux 5.7, or CAP_NET_RAW"},
 	{unix.ENODEV, ucs.ErrUnreachable, "the interface is gone or has no address of this family"},
 }
 

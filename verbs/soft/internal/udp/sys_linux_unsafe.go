@@ -73,7 +73,11 @@ func rawEpollWait(fd int, ev []unix.EpollEvent) int {
 //go:noinline
 func (t *Batch) tapPackets() {
 	h := wire.Network{Src: t.u.Addr, Dst: t.Peer.src.AddrPort(), TOS: t.Peer.tclass, TTL: t.Peer.ttl, FlowLabel: t.Peer.flow}
-	if h.TTL == 0 {
+	switch {
+	case h.TTL != 0:
+	case h.Dst.Addr().IsMulticast():
+		h.TTL = groupTTL
+	default:
 		h.TTL = DefaultTTL
 	}
 	all := make([]byte, 0, t.Total)
