@@ -110,7 +110,7 @@ func parsed(t *testing.T, pcap string) (packets []packet) {
 	}
 }
 
-// checkOrder holds the requests of each flow to consecutive PSNs.
+// checkOrder holds the requests of each flow to consecutive PSNs. In a slow machine a requester may send some again.
 func checkOrder(t *testing.T, packets []packet) {
 	t.Helper()
 	type flow struct {
@@ -118,20 +118,29 @@ func checkOrder(t *testing.T, packets []packet) {
 		qp       verbs.QPN
 	}
 	next := map[flow]verbs.PSN{}
+	again := 0
 	for i, p := range packets {
 		info := p.p.Opcode.Info()
 		if info.Kind == wire.KindReadResponse || info.Kind == wire.KindAck {
 			continue
 		}
-		f := flow{p.h.Src.Addr(), p.h.Dst.Addr(), p.p.DestQP}
-		if want, ok := next[f]; ok {
-			assert.Equal(t, want, p.p.PSN, "packet %d: %v to %#x", i, p.p.Opcode, p.p.DestQP)
-		}
 		n := 1
 		if info.Kind == wire.KindReadRequest {
 			n = max(1, (int(p.p.DMALen)+wireMTU-1)/wireMTU)
 		}
+		f := flow{p.h.Src.Addr(), p.h.Dst.Addr(), p.p.DestQP}
+		want, known := next[f]
+		if known && p.p.PSN.Before(want) {
+			again++
+			continue
+		}
+		if known {
+			assert.Equal(t, want, p.p.PSN, "packet %d: %v to %#x", i, p.p.Opcode, p.p.DestQP)
+		}
 		next[f] = p.p.PSN.Add(n)
+	}
+	if again > 0 {
+		t.Logf("%d of %d packets are requests that were sent again", again, len(packets))
 	}
 }
 
