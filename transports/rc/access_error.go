@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"github.com/goucx/goucx/transports/internal/conn"
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/wireup/machine"
@@ -91,7 +92,7 @@ func (f *iface) handleDeviceFailure() {
 	f.deviceFailed.Store(false)
 	for _, e := range f.Slots {
 		if e != nil {
-			f.FailLater(e, conn.ErrDeviceFailed)
+			f.FailLater(e, nic.ErrDeviceFailed)
 		}
 	}
 	if f.armed {

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goucx/goucx/transports/internal/conn"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft"
 )
 
@@ -35,7 +35,8 @@ func TestDeviceFails(t *testing.T) {
 	require.NoError(t, soft.FailDevice(a.d.Context()))
 	until(t, func() bool { return len(a.failures) == 2 }, a)
 	for _, f := range a.failures {
-		require.ErrorIs(t, f.Err, conn.ErrDeviceFailed)
+		require.ErrorIs(t, f.Err, ucs.ErrPeerFailed)
+		require.ErrorIs(t, f.Err, verbs.ErrDeviceGone)
 	}
 	require.Len(t, a.events, 1)
 	require.Equal(t, uct.Token(7), a.events[0].Token)

@@ -6,9 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
+	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft"
 )
 
@@ -36,7 +36,7 @@ func TestDeviceFails(t *testing.T) {
 			}
 			until(t, func() bool { return len(a.fails) > 0 && len(a.events) > 0 }, a)
 			require.ErrorIs(t, a.fails[0].Err, ucs.ErrPeerFailed)
-			require.ErrorContains(t, a.fails[0].Err, arq.DeviceFailed.String())
+			require.ErrorIs(t, a.fails[0].Err, verbs.ErrDeviceGone)
 			require.Equal(t, []uct.Event{{Token: 7, Status: ucs.PeerFailed}}, a.events)
 			require.Equal(t, ucs.PeerFailed, to.AMUint64(1, 2, 5))
 		})

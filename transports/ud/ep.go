@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/internal/pending"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
@@ -179,7 +180,11 @@ func (e *endpoint) handleState() {
 	case arq.Failed:
 		if why := e.s.Reason(); why != arq.Closed {
 			f.stats.Inc(statFailed)
-			if e.err == nil { // else a refusal names the reason
+			switch {
+			case e.err != nil: // a refusal names the reason
+			case why == arq.DeviceFailed:
+				e.err = nic.ErrDeviceFailed
+			default:
 				e.err = fmt.Errorf("%w: %v", ucs.ErrPeerFailed, why)
 			}
 		}

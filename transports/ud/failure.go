@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goucx/goucx/transports/internal/nic"
 	"github.com/goucx/goucx/transports/ud/arq"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
@@ -63,7 +64,7 @@ var endErrs = [...]error{
 	endDisconnected: fmt.Errorf("%w: this side ended the connection", ucs.ErrPeerFailed),
 	endPortClosed:   fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.PortClosed),
 	endQPClosed:     fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.QPClosed),
-	endDeviceFailed: fmt.Errorf("%w: %v", ucs.ErrPeerFailed, arq.DeviceFailed),
+	endDeviceFailed: nic.ErrDeviceFailed,
 }
 
 // reportRxEnd completes the operations that ended with the flow, then reports its end. It

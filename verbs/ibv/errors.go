@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
 )
 
 // Reasons why a device or a call fails; compare with errors.Is. Each text says what to do.
@@ -19,6 +20,6 @@ var (
 	ErrMemlock = fmt.Errorf("locked memory is limited: %w", ucs.ErrNoMemory)
 	// ErrPortDown: the port has no link.
 	ErrPortDown = errors.New("the port is down")
-	// ErrDeviceGone: the device was removed, or has failed.
-	ErrDeviceGone = errors.New("the device was removed or has failed")
+	// ErrDeviceGone is verbs.ErrDeviceGone.
+	ErrDeviceGone = verbs.ErrDeviceGone
 )

@@ -106,8 +106,6 @@ var (
 	ErrPeerClosed = PeerFailed("it closed its interface")
 	// ErrDisconnected: Disconnect was called.
 	ErrDisconnected = PeerFailed("this side ended the connection")
-	// ErrDeviceFailed: the device of this side completes nothing any more.
-	ErrDeviceFailed = PeerFailed("this side's device was removed or has failed")
 	// ErrProtocol: the connection machine got a message that it does not expect.
 	ErrProtocol = PeerFailed("its connection messages violate the protocol")
 )

@@ -2,6 +2,7 @@ package nic
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -45,6 +46,10 @@ func releaseAsync() error {
 	shared.a = nil
 	return a.Close()
 }
+
+// ErrDeviceFailed is the reason of connections that end because the device of this side was removed or has
+// failed.
+var ErrDeviceFailed = fmt.Errorf("%w: this side: %w", ucs.ErrPeerFailed, verbs.ErrDeviceGone)
 
 // Watcher are callbacks for asynchronous events of a device. The async goroutine calls them, one at a
 // time. They must not wait for the interface. Each may be nil.
