@@ -3,6 +3,7 @@ package main
 import (
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -21,7 +22,9 @@ func TestHop(t *testing.T) {
 	hop, err := measureHop(cores[0], cores[1])
 	require.NoError(t, err)
 	assert.Greater(t, hop, 1.0)
-	assert.LessOrEqual(t, runtime.NumGoroutine(), before)
+	for end := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; runtime.Gosched() { // one may still be about to end
+		require.True(t, time.Now().Before(end), "a goroutine has not returned")
+	}
 	for _, wrong := range [][2]int{{cores[0], -1}, {-1, cores[1]}} {
 		_, err = measureHop(wrong[0], wrong[1])
 		require.ErrorIs(t, err, ucs.ErrInvalid)
