@@ -46,7 +46,7 @@ func roleForge(p *parent) {
 		s.sendTo(&g, g.request(name{workerName(rng), s.qp.QPN(), third}, rng.Uint64()))
 	})
 	s.sendTo(&g, g.request(s.self(), 5))
-	for began := time.Now(); s.came == 0 && time.Since(began) < patience || time.Since(began) < 700*time.Millisecond; {
+	for began := time.Now(); s.came == 0 && time.Since(began) < patience || time.Since(began) < 2200*time.Millisecond; { // longer than the victim tries
 		s.poll()
 	}
 	p.say(s.came)
@@ -60,7 +60,7 @@ func TestForgedRequest(t *testing.T) {
 		t.Run(tls, func(t *testing.T) {
 			overLoopback(t, tls)
 			v := startVictim(t, func(c *exec.Cmd) {
-				c.Env = append(c.Env, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=500ms")
+				c.Env = append(c.Env, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=2s")
 			})
 			third, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(loopback, 0)))
 			require.NoError(t, err)
