@@ -37,7 +37,7 @@ type test struct {
 var tests = []test{
 	{"ibv_rc_pingpong", verbSend, pingpong, verbs.RC, false, 4096, 1000, 1},
 	{"ibv_uc_pingpong", verbSend, pingpong, verbs.UC, false, 4096, 1000, 1},
-	{"ibv_ud_pingpong", verbSend, pingpong, verbs.UD, false, 2048, 1000, 1},
+	{"ibv_ud_pingpong", verbSend, pingpong, verbs.UD, false, 1024, 1000, 1},
 	{"ibv_srq_pingpong", verbSend, pingpong, verbs.RC, true, 4096, 1000, 16},
 	{"ib_send_lat", verbSend, latency, verbs.RC, false, 2, 1000, 1},
 	{"ib_send_bw", verbSend, bandwidth, verbs.RC, false, 65536, 1000, 1},

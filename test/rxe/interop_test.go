@@ -24,8 +24,7 @@ var exchanges = []exchange{
 	{program: "ibv_rc_pingpong", options: "-n 100", short: true},
 	{program: "ibv_rc_pingpong", options: "-n 50 -s 65536 -m 4096 -e", ipv6: true},
 	{program: "ibv_uc_pingpong", options: "-n 50"},
-	// Not ibv_ud_pingpong: the first datagram gets no reply, whichever side sends it; the cause is not known.
-	// UD is held by ib_send_lat and ib_send_bw.
+	{program: "ibv_ud_pingpong", options: "-n 50"},
 	{program: "ibv_srq_pingpong", options: "-n 100"},
 
 	{program: "ib_send_lat", options: "-n 100 -s 64 -I 64", ipv6: true, short: true},

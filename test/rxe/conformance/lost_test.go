@@ -22,6 +22,9 @@ import (
 const (
 	spareVar  = "GOUCX_IBV_SPARE"
 	removeVar = "GOUCX_IBV_REMOVE"
+	// restoreVar is a command that gives it back, once the sends to it have ended: Soft-RoCE keeps what it cannot send
+	// while its own link is down.
+	restoreVar = "GOUCX_IBV_RESTORE"
 )
 
 // lostSide is a worker on a device of its own with requests in flight.
@@ -39,6 +42,9 @@ type lostSide struct {
 
 // lostDepth is the number of sends, and of receives, that are in flight on each side.
 const lostDepth = 8
+
+// servedFor is how long sends must end well until a device counts as one that goes on for those that have it open.
+const servedFor = 8 * time.Second
 
 // newLostSide opens a worker on a port.
 func newLostSide(t *testing.T, transport, port string) *lostSide {
@@ -131,19 +137,24 @@ func lost(t *testing.T, transport, port, spare, remove string) {
 		pass()
 	}
 
+	before := a.ended + b.ended
 	command := exec.Command("sh", "-ec", remove)
 	require.NoError(t, command.Start())
 	removed := make(chan error, 1)
 	go func() { removed <- command.Wait() }()
 	began := time.Now()
-	before := a.ended + b.ended
 	for a.err == nil || b.err == nil {
 		pass()
-		if time.Since(began) > 5*time.Second && a.err == nil && b.err == nil && a.ended+b.ended > before {
+		if restore := os.Getenv(restoreVar); a.err != nil && restore != "" {
+			out, err := exec.Command("sh", "-ec", restore).CombinedOutput()
+			require.NoError(t, err, "%s", out)
+			require.NoError(t, os.Unsetenv(restoreVar))
+		}
+		if a.err == nil && b.err == nil && time.Since(began) > servedFor && a.ended+b.ended > before {
+			break // it serves those that have it open
+		}
+		if time.Since(began) < servedFor/2 {
 			before = a.ended + b.ended
-			if time.Since(began) > 10*time.Second {
-				break // it serves those that have it open
-			}
 		}
 		require.Less(t, time.Since(began), time.Minute, "sends of %d and %d end, errors %v and %v", a.ended, b.ended, a.err, b.err)
 	}
