@@ -39,31 +39,31 @@ var suites = []suite{
 	{
 		name: "verbstest over ibv, rxe0", binary: ibvTest,
 		whole: ".", part: "^TestLive", short: "^TestConformance$/^(device|object|data)$|^TestLive",
-		env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 3 * time.Minute, least: 100,
+		env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 6 * time.Minute, least: 100,
 	},
 	{
 		name: "verbstest over ibv, rxe0 and rxe1", binary: ibvTest, whole: "^TestConformance$", part: "^TestConformance$",
-		env: []string{"GOUCX_IBV_DEVICE=rxe0,rxe1"}, limit: 3 * time.Minute, least: 100,
+		env: []string{"GOUCX_IBV_DEVICE=rxe0,rxe1"}, limit: 6 * time.Minute, least: 100,
 	},
 	{
 		name: "ucttest over rc", binary: transportTest,
 		whole: "^TestRC$", part: "^TestRC$", short: "^TestRC$/^(am|put|get|atomic)$/^(short|bcopy|zcopy|sizes|large|fetch64)$",
-		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 3 * time.Minute, least: 80, deviations: "ucttest.txt",
+		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 6 * time.Minute, least: 80, deviations: "ucttest.txt",
 	},
 	{
 		name: "ucttest over ud", binary: transportTest,
 		whole: "^TestUD$", part: "^TestUD$", short: "^TestUD$/^am$/^(short|bcopy|zcopy)$",
-		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 3 * time.Minute, least: 50, deviations: "ucttest.txt",
+		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 6 * time.Minute, least: 50, deviations: "ucttest.txt",
 	},
 	{
 		name: "ucptest over rc", binary: transportTest,
 		whole: "^TestUCPOverRC$", part: "^TestUCPOverRC$", short: "^TestUCPOverRC$/one/^(1|2|4|13|36|57)_",
-		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 4 * time.Minute, least: 100, deviations: "ucptest.txt",
+		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 8 * time.Minute, least: 100, deviations: "ucptest.txt",
 	},
 	{
 		name: "ucptest over ud", binary: transportTest,
 		whole: "^TestUCPOverUD$", part: "^TestUCPOverUD$", short: "^TestUCPOverUD$/one/^(1|4)_",
-		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 4 * time.Minute, least: 100, deviations: "ucptest.txt",
+		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, limit: 8 * time.Minute, least: 100, deviations: "ucptest.txt",
 	},
 }
 

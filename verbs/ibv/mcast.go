@@ -14,15 +14,23 @@ import (
 
 // AttachMulticast makes the queue pair receive the datagrams to group.
 func (q *qp) AttachMulticast(group verbs.GID) error {
-	return q.multicast("attach to", group, func(c *C.struct_ibv_qp, g *C.union_ibv_gid) C.int { return C.ibv_attach_mcast(c, g, 0) })
+	attach := func(c *C.struct_ibv_qp, g *C.union_ibv_gid) C.int { return C.ibv_attach_mcast(c, g, 0) }
+	return q.multicast("attach to", group, attach, func() {
+		if q.groups == nil {
+			q.groups = map[verbs.GID]bool{}
+		}
+		q.groups[group] = true
+	})
 }
 
 // DetachMulticast undoes AttachMulticast.
 func (q *qp) DetachMulticast(group verbs.GID) error {
-	return q.multicast("detach from", group, func(c *C.struct_ibv_qp, g *C.union_ibv_gid) C.int { return C.ibv_detach_mcast(c, g, 0) })
+	detach := func(c *C.struct_ibv_qp, g *C.union_ibv_gid) C.int { return C.ibv_detach_mcast(c, g, 0) }
+	return q.multicast("detach from", group, detach, func() { delete(q.groups, group) })
 }
 
-func (q *qp) multicast(what string, group verbs.GID, do func(*C.struct_ibv_qp, *C.union_ibv_gid) C.int) error {
+// multicast calls do, and then done.
+func (q *qp) multicast(what string, group verbs.GID, do func(*C.struct_ibv_qp, *C.union_ibv_gid) C.int, done func()) error {
 	fail := func(err error) error { return fmt.Errorf("%s multicast group %v: %w", what, group.Addr(), err) }
 	switch {
 	case q.typ != verbs.UD:
@@ -39,5 +47,6 @@ func (q *qp) multicast(what string, group verbs.GID, do func(*C.struct_ibv_qp, *
 	if code := do(q.c.qp, &g); code != 0 {
 		return fail(returned(code))
 	}
+	done()
 	return nil
 }

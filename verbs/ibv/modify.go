@@ -65,6 +65,9 @@ func (q *qp) checkLimits(a *verbs.QPAttr, mask verbs.AttrMask) error {
 		if err := d.checkAddress(&a.AV); err != nil {
 			return fmt.Errorf("AV: %w", err)
 		}
+		if a.AV.DGID.Addr().IsMulticast() {
+			return fmt.Errorf("AV: a connection to multicast group %v: %w", a.AV.DGID.Addr(), ucs.ErrInvalid)
+		}
 	}
 	if mask&verbs.AttrPort != 0 {
 		if err := d.checkPort(a.Port); err != nil {

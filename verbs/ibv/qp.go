@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/internal/objects"
 )
@@ -26,6 +27,7 @@ type qp struct {
 	ctl    sync.Mutex   // serialises Modify, Query and Close, and guards the rest
 	attr   verbs.QPAttr // as modified
 	closed bool
+	groups map[verbs.GID]bool // that it is attached to
 }
 
 // Work requests of each type of queue pair; bindings go by a call of their own.
@@ -156,8 +158,11 @@ func (q *qp) purge() {
 func (q *qp) Close() error {
 	q.ctl.Lock()
 	defer q.ctl.Unlock()
-	if q.closed {
+	switch {
+	case q.closed:
 		return nil
+	case len(q.groups) > 0:
+		return fmt.Errorf("close queue pair %#x: it is in %d multicast groups: %w", uint32(q.num), len(q.groups), ucs.ErrBusy)
 	}
 	C.goucx_close_gate(&q.c.gate)
 	d := q.d
