@@ -103,6 +103,7 @@ func closeInFlightLast(e *env) {
 		ours.Close()
 		e.until("the iface to be idle", func() bool { return a.iface.ActiveEndpoints() == 0 }, a, b)
 		require.Zero(e, a.inFlight(), "round %d: tokens in flight of an iface that is not active", round)
+		e.settle(a, b) // the last messages may be on their way to the peer
 		a.inbox, b.inbox, a.failures, b.failures = nil, nil, nil, nil
 	}
 }
