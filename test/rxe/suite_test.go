@@ -47,6 +47,11 @@ var suites = []suite{
 		env: []string{"GOUCX_IBV_DEVICE=rxe0,rxe1"}, limit: 6 * time.Minute, least: 100,
 	},
 	{
+		name: "a multicast group of rxe0 and a soft device", binary: transportTest, whole: "^TestGroup$", part: "^TestGroup$",
+		env:   []string{"GOUCX_IBV_DEVICE=rxe0", "GOUCX_IBV_GROUP_PEER=/run/netns/peer 10.77.0.2 fd77::2"},
+		limit: time.Minute, least: 2,
+	},
+	{
 		name: "ucttest over rc", binary: transportTest,
 		whole: "^TestRC$", part: "^TestRC$", short: "^TestRC$/^(am|put|get|atomic)$/^(short|bcopy|zcopy|sizes|large|fetch64)$",
 		few: true, env: []string{"GOUCX_IBV_DEVICE=rxe0"}, skip: "/^pending$/^unattended$", limit: 6 * time.Minute, least: 80, deviations: "ucttest.txt",

@@ -54,7 +54,8 @@ func (q *qp) attach(group verbs.GID) {
 // groupAH addresses a group from the first side.
 func (e *env) groupAH(group verbs.GID) verbs.AH {
 	e.Helper()
-	ah, err := e.sides[0].pd.CreateAH(verbs.AHAttr{DGID: group, Port: 1, SGIDIndex: e.sides[0].port.GIDIndex, HopLimit: 1, PeerFeatures: e.sides[0].port.PeerFeatures})
+	p := e.sides[0].port
+	ah, err := e.sides[0].pd.CreateAH(verbs.AHAttr{DGID: group, SGIDIndex: p.GIDIndex, Port: 1, HopLimit: 1, PeerFeatures: p.PeerFeatures})
 	e.unlessSupported(err, "an address handle of a group")
 	e.closes("ah", ah.Close)
 	return ah
