@@ -39,7 +39,7 @@ func captured(t *testing.T, exchange func()) string {
 	// Its head is one line, each packet socket another.
 	run(t, vm.Job{Name: "wait for tcpdump", Argv: []string{"sh", "-c", "until [ $(grep -c . /proc/net/packet) -gt 1 ]; do sleep 0.05; done"}, Peer: true, Limit: 20 * time.Second})
 	exchange()
-	run(t, vm.Job{Argv: []string{"sleep", "0.3"}}) // for what is still on its way
+	run(t, vm.Job{Argv: []string{"sleep", "1"}}) // for what is still on its way
 	require.NoError(t, p.Signal(syscall.SIGINT))
 	r, err := p.Wait()
 	require.NoError(t, err)

@@ -76,6 +76,9 @@ func (q *qp) tries(a *verbs.QPAttr, mask verbs.AttrMask) {
 		require.Equal(q.env, before, q.Query(), "a refused change")
 		return
 	}
+	if err != nil && before.State == verbs.StateSQD { // its queue may not be drained yet
+		q.env.drive(func() bool { err = q.Modify(a, mask); return err == nil }, faultPatience)
+	}
 	require.NoError(q.env, err, "%v: %v to %v with %v", q.typ, before.State, a.State, mask)
 	require.Equal(q.env, want.String(), q.state().String())
 }
