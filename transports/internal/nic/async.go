@@ -151,5 +151,6 @@ func (w *Watcher) handle(e verbs.AsyncEvent) {
 		if w.OnFailure != nil {
 			w.OnFailure()
 		}
+	default:
 	}
 }
