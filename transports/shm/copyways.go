@@ -25,20 +25,22 @@ const (
 // peer is known after the first one.
 var tryCopy = sync.OnceValues(platform.TryCopy)
 
-// copyCost is the time of a copy by system call beside its bytes: 0.65 us on one kind of machine, 2 us on another.
+// copyCost is the time of a copy by system call beside its bytes: 0.65 us on one kind of machine, 1.4 us on another.
 var copyCost = sync.OnceValue(platform.CopyCost)
 
 // FetchThresh returns the longest message from memory of the program that is sent through the ring, in bytes, and the
-// setting UCX_SHM_FETCH_THRESH that says so. A message through the ring takes 0.1 us longer for each KiB than one that is
-// fetched (ucx_perftest --calibrate shm, on two kinds of machines), so with auto it is 9.5 bytes for each ns of copyCost, in whole KiB.
+// setting UCX_SHM_FETCH_THRESH that says so. With auto it follows the square of copyCost, in whole KiB: where system calls
+// take longer, a byte through the ring costs less beside one that is fetched, too. A fetch is faster from 6 KB on where copyCost
+// is 0.65 us, from 30 KB on where it is 1.4 us (ucx_perftest --calibrate shm, on two kinds of machines).
 func FetchThresh(set *config.Set) (config.Bytes, string) {
 	v := fetchThresh.Get(set)
 	if !v.Auto {
 		return v.Value, settingText(set, fetchThresh.Name(), v.Value)
 	}
 	cost := copyCost()
-	n := config.Bytes(min(max(float64(cost)*9.5/1024, 4), 32)) << 10
-	return n, fmt.Sprintf("%s: %v, since a copy by system call takes %.2f us", settingText(set, fetchThresh.Name(), "auto"), n, cost.Seconds()*1e6)
+	us := cost.Seconds() * 1e6
+	n := config.Bytes(min(max(us*us*14.5, 4), 32)) << 10
+	return n, fmt.Sprintf("%s: %v, since a copy by system call takes %.2f us", settingText(set, fetchThresh.Name(), "auto"), n, us)
 }
 
 // copiesOf returns what the settings and the system permit.

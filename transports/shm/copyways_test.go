@@ -68,7 +68,7 @@ func TestCopyWays(t *testing.T) {
 func TestFetchThresh(t *testing.T) {
 	old := copyCost
 	t.Cleanup(func() { copyCost = old })
-	for cost, want := range map[time.Duration]config.Bytes{0: 4 << 10, 650: 6 << 10, 1900: 17 << 10, 1e6: 32 << 10} {
+	for cost, want := range map[time.Duration]config.Bytes{0: 4 << 10, 650: 6 << 10, 1400: 28 << 10, 1e6: 32 << 10} {
 		copyCost = func() time.Duration { return cost }
 		set, err := loaded()
 		require.NoError(t, err)
