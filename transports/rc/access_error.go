@@ -77,19 +77,11 @@ func (f *iface) handleQPErrors() {
 	}
 }
 
-// onDeviceFailure records that the device has failed. The async goroutine calls it, outside of
-// owner.
-func (f *iface) onDeviceFailure() {
-	f.deviceFailed.Store(true)
-	f.RunSoon(&f.deviceFailed)
-}
-
 // handleDeviceFailure fails all connections once the device has failed.
 func (f *iface) handleDeviceFailure() {
-	if !f.deviceFailed.Load() {
+	if !f.TakeDeviceFailure() {
 		return
 	}
-	f.deviceFailed.Store(false)
 	for _, e := range f.Slots {
 		if e != nil {
 			f.FailLater(e, nic.ErrDeviceFailed)

@@ -216,7 +216,7 @@ func (f *iface) pollClosing() (echo bool) {
 
 func (f *iface) releaseAll() (err error) {
 	f.closed = true
-	err = f.CloseSection()
+	err = errors.Join(f.d.Unwatch(&f.watcher), f.CloseSection())
 	for _, e := range f.Slots {
 		if e != nil {
 			e.release(ucs.Canceled)
@@ -228,7 +228,6 @@ func (f *iface) releaseAll() (err error) {
 	err = errors.Join(err, f.ud.close())
 	f.Clear()
 	f.draining, f.waiting, f.awaiting, f.timers, f.readable = nil, nil, nil, conn.Queue[*ep]{}, nil
-	err = errors.Join(err, f.d.Unwatch(&f.watcher))
 	if f.reserve != nil {
 		err = errors.Join(err, f.reserve.Close())
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestDeviceFails: a device fails while operations are in flight. All of them end, and each connection
-// with the reason, which its peer's device does not have. Later connections fail likewise.
+// with the reason, which its peer's device does not have.
 func TestDeviceFails(t *testing.T) {
 	var silent atomic.Bool
 	c := Component(faulty(soft.Faults{Hook: func(*soft.PacketInfo) soft.Verdict { return soft.Verdict{Drop: silent.Load()} }}))

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"sync/atomic"
 	"time"
 
 	"github.com/goucx/goucx/config"
@@ -94,7 +93,6 @@ type iface struct {
 	awaiting     []*ep // ended in order by their peers; see awaitACKs
 	accessErrors accessErrors
 	watcher      nic.Watcher
-	deviceFailed atomic.Bool // every connection fails
 	nextService  ucs.Time
 	keepaliveAt  ucs.Time // last search for connections to probe
 	peerChecks   nic.CheckTimer
@@ -247,7 +245,7 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 		return err
 	}
 	f.nullQueue.f = f
-	f.watcher = nic.Watcher{OnQPError: f.onQPError, OnFailure: f.onDeviceFailure}
+	f.watcher = nic.Watcher{OnQPError: f.onQPError, OnFailure: f.NoteDeviceFailure}
 	f.armed = f.recvCQ.Arm(false) == ucs.OK
 	err = f.OpenSection(nic.SectionConfig{
 		FD: f.channel.FD(), Unattended: unattended, Run: f.runSection,

@@ -127,7 +127,7 @@ func (f *iface) Close() error {
 
 // release frees all resources.
 func (f *iface) release() (err error) {
-	err = errors.Join(f.CloseSection(), f.d.Unwatch(&f.watcher))
+	err = errors.Join(f.d.Unwatch(&f.watcher), f.CloseSection())
 	if f.qp != nil {
 		err = errors.Join(err, f.qp.Close())
 	}

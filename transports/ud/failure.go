@@ -186,19 +186,11 @@ func (f *iface) checkPeers(now ucs.Time) bool {
 	return true
 }
 
-// onDeviceFailure records that the device has failed. The async goroutine calls it, outside of the
-// Section.
-func (f *iface) onDeviceFailure() {
-	f.deviceFailed.Store(true)
-	f.RunSoon(&f.deviceFailed)
-}
-
 // handleDeviceFailure fails all flows once the device has failed.
 func (f *iface) handleDeviceFailure() {
-	if !f.deviceFailed.Load() {
+	if !f.TakeDeviceFailure() {
 		return
 	}
-	f.deviceFailed.Store(false)
 	for _, p := range f.peers {
 		if p != nil {
 			f.failPeer(p, arq.DeviceFailed, endDeviceFailed)

@@ -86,7 +86,6 @@ type iface struct {
 	sweptAt      ucs.Time
 	peerChecks   nic.CheckTimer
 	watcher      nic.Watcher
-	deviceFailed atomic.Bool // every flow fails
 
 	d           *nic.Domain
 	handler     uct.Handler
@@ -168,7 +167,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (_ uct.Iface, err e
 
 	// The flows.
 	f.device = f.self.AppendDevice(nil)
-	f.watcher.OnFailure = f.onDeviceFailure
+	f.watcher.OnFailure = f.NoteDeviceFailure
 	f.mux = arq.NewMux(&f.conf, f.self.name)
 	f.halfOpen = nic.NewHalfOpen[*arq.Receiver](d.Context().Attr().MaxAH)
 	f.recvWindow, f.heldLens = int(f.conf.Window), make([]uint16, receives)

@@ -81,6 +81,12 @@ type qp struct {
 // QPN returns the queue pair number.
 func (q *qp) QPN() verbs.QPN { return q.num }
 
+// PostSendPoll implements verbs.PostPoller. It saves nothing over the two calls.
+func (q *qp) PostSendPoll(wrs []verbs.SendWR, c verbs.CQ, wcs []verbs.WC) (posted int, st ucs.Status, polled int) {
+	posted, st = q.PostSend(wrs)
+	return posted, st, c.Poll(wcs)
+}
+
 // loadState returns the state as the program sees it, the low byte of qpState.
 func (q *qp) loadState() verbs.QPState { return verbs.QPState(q.state.Load()) }
 

@@ -33,6 +33,8 @@ type Section struct {
 	alarm     async.Timer
 	alarmAt   ucs.Time     // 0: the alarm is not set
 	close     func() error // nil: not open
+
+	deviceFailed atomic.Bool // and the interface has not handled it
 }
 
 // SectionConfig holds the parameters of OpenSection.
@@ -137,6 +139,22 @@ func (s *Section) PollAlarm(now ucs.Time) { s.owner.Poll(now) }
 // period while wanted is true. Only callbacks for asynchronous events of the device may call it.
 func (s *Section) RunSoon(wanted *atomic.Bool) {
 	s.owner.CallInside(wanted, func() { s.conf.Run(ucs.Now(), false) })
+}
+
+// NoteDeviceFailure records that the device has failed, and starts a section. It is the interface's
+// Watcher.OnFailure.
+func (s *Section) NoteDeviceFailure() {
+	s.deviceFailed.Store(true)
+	s.RunSoon(&s.deviceFailed)
+}
+
+// TakeDeviceFailure reports, once, that the device has failed. It must be called inside.
+func (s *Section) TakeDeviceFailure() bool {
+	if !s.deviceFailed.Load() {
+		return false
+	}
+	s.deviceFailed.Store(false)
+	return true
 }
 
 // CallUnattended requests a call of SectionConfig.Unattended after this section, if resumable
