@@ -240,29 +240,20 @@ func (e *endpoint) connect(l *lane) error {
 		e.closes(ah.Close)
 		l.ah = ah.ID()
 	}
+	remote := verbs.RemoteQP{AV: av, QPN: l.remote.QPN, PSN: l.remote.PSN, MTU: e.mtu, MaxRdAtomic: uint8(max(l.local.OutReads, 1))}
 	reads := uint8(min(int(l.remote.OutReads), e.ctx.Attr().MaxQPInitRdAtomic, 255))
-	a := verbs.QPAttr{
-		AV: av, PathMTU: e.mtu, DestQPN: l.remote.QPN, RQPSN: l.remote.PSN, SQPSN: l.local.PSN,
-		MaxRdAtomic: max(reads, 1), MaxDestRdAtomic: uint8(max(l.local.OutReads, 1)),
-		MinRNRTimer: 12, Timeout: e.plan.timeout, RetryCnt: 7, RNRRetry: 7,
-	}
-	var rtr, rts verbs.AttrMask
+	local := verbs.QPAttr{SQPSN: l.local.PSN, MaxRdAtomic: max(reads, 1), MinRNRTimer: 12, Timeout: e.plan.timeout, RetryCnt: 7, RNRRetry: 7}
+	var err error
 	switch e.plan.typ {
 	case verbs.RC:
-		rtr = verbs.AttrMaxDestRdAtomic | verbs.AttrMinRNRTimer
-		rts = verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxRdAtomic
-		fallthrough
+		err = verbs.ConnectRC(l.qp, remote, local)
 	case verbs.UC:
-		rtr |= verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN
-	default: // UD
+		err = verbs.ConnectUC(l.qp, remote, local)
+	default:
+		err = verbs.StartUD(l.qp, local)
 	}
-	a.State = verbs.StateRTR
-	if err := l.qp.Modify(&a, verbs.AttrState|rtr); err != nil {
-		return fmt.Errorf("queue pair %d to RTR: %w", l.index, err)
-	}
-	a.State = verbs.StateRTS
-	if err := l.qp.Modify(&a, verbs.AttrState|verbs.AttrSQPSN|rts); err != nil {
-		return fmt.Errorf("queue pair %d to RTS: %w", l.index, err)
+	if err != nil {
+		return fmt.Errorf("queue pair %d: %w", l.index, err)
 	}
 	return nil
 }
