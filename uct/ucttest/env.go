@@ -165,6 +165,11 @@ func (e *env) initiators(owner *node, n int) []*link {
 func (e *env) until(what string, cond func() bool, nodes ...*node) {
 	e.Helper()
 	if !drive(cond, nodes...) {
+		for i, n := range nodes {
+			for _, f := range n.failures {
+				e.Errorf("failure reported to node %d: %v", i, f.Err)
+			}
+		}
 		e.Fatalf("not within %v: %s", patience, what)
 	}
 }

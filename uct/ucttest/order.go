@@ -23,7 +23,7 @@ var orderCases = []testCase{
 func (e *env) messages() int {
 	n := cmp.Or(e.factory.Messages, 100_000)
 	if long() {
-		n = 1_000_000
+		n *= 10
 	}
 	if testing.Short() || race.Enabled {
 		n /= 20
