@@ -51,12 +51,11 @@ type ICRCMode uint8
 const (
 	// ICRCSearch searches for the IPv4 identification that an ICRC was computed with, where
 	// it is not the expected one. It is the default. The search leaves 26 of the 32 bits to
-	// detect errors in packets of soft devices, 16 in those of foreign peers, and 16 in
-	// datagrams.
+	// detect errors in packets of soft devices, and 16 in those that may be of foreign peers:
+	// also all datagrams to a device on port 4791.
 	ICRCSearch ICRCMode = iota
-	// ICRCOff does not check packets that connected queue pairs receive from soft devices.
-	// The UDP checksum and the link's own remain. Packets of foreign peers and datagrams are
-	// checked as with ICRCSearch.
+	// ICRCOff does not check packets of soft devices. The UDP checksum and the link's own
+	// remain. Packets that may be of foreign peers are checked as with ICRCSearch.
 	ICRCOff
 	// ICRCStrict searches for nothing: all 32 bits detect errors. Over IPv4 a packet socket
 	// shows identifications, which needs CAP_NET_RAW. Without it, foreign peers over IPv4 are

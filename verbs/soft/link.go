@@ -68,8 +68,8 @@ func (d *device) isForeign(features uint32) bool {
 }
 
 // foreign reports whether packets for q may come from a foreign peer. A datagram may
-// come from any device.
-func (q *qp) foreign() bool { return q.typ == verbs.UD || q.route.foreign }
+// come from any device that reaches the port; foreign ones send to wire.Port alone.
+func (q *qp) foreign() bool { return q.route.foreign || q.typ == verbs.UD && q.d.lid == wire.Port }
 
 // icrcCheck returns how the ICRC of packets is checked that come from a soft peer, or if
 // foreign is set, that may come from any device.
