@@ -100,7 +100,7 @@ func flushCancel(e *env) {
 	require.Zero(e, a.inFlight(), "operations in flight after a cancel")
 	e.settle(a, b)
 	for _, op := range l.operations(r) {
-		assert.Contains(e, []uct.Status{ucs.Canceled, ucs.PeerFailed}, op.run(), op.name)
+		assert.Contains(e, []uct.Status{ucs.Canceled, ucs.PeerFailed}, l.post(op.run), op.name)
 	}
 	assert.LessOrEqual(e, len(a.failuresOf(l.Endpoint)), 1)
 	for _, f := range a.failuresOf(l.Endpoint) {
