@@ -20,7 +20,7 @@ quick: ## the inner loop, under a minute: vet and the short tests
 check: ## format, vet, linters, generated files, builds for other platforms
 	@scripts/check
 
-test: ## unit, import rules, gates, race where code is lock-free, whole-program tests, half a minute of chaos
+test: ## unit, import rules, gates, race where code is lock-free, whole-program tests, half a minute of chaos, a minute against Soft-RoCE
 	@scripts/test
 
 test-rxe: ## verbs against the kernel's Soft-RoCE, in a virtual machine: Debian only (10 min)
