@@ -69,6 +69,7 @@ func TestNoBoot(t *testing.T) {
 	broken.Modules = []string{bad}
 	_, err = Start(t.Context(), &broken, Config{})
 	require.ErrorIs(t, err, errMachine)
+	assert.NotErrorIs(t, err, errBootStands, "its end is noticed at once")
 	assert.ErrorContains(t, err, "guest: load module veth: exec format error")
 }
 

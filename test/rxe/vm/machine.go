@@ -143,7 +143,7 @@ func (m *Machine) boot(ctx context.Context, qemu string, k *Kernel, c *Config) e
 	if err != nil {
 		return err
 	}
-	defer theirs.Close()
+	defer theirs.Close() // again, where qemu was not started
 
 	// Not -M microvm, which hangs in half of the boots without KVM. The kernel's arguments save time, but
 	// for the two that turn a fault of the kernel into the end of qemu.
@@ -165,6 +165,7 @@ func (m *Machine) boot(ctx context.Context, qemu string, k *Kernel, c *Config) e
 		m.qemu = nil
 		return err
 	}
+	theirs.Close() // so that the wait below ends when qemu does
 	go func() {
 		defer close(m.exited)
 		_ = m.qemu.Wait() // its status says nothing that the reports do not
