@@ -26,7 +26,7 @@ test: ## unit, import rules, gates, race where code is lock-free, whole-program 
 test-rxe: ## verbs against the kernel's Soft-RoCE, in a virtual machine: Debian only (10 min)
 	@scripts/test rxe
 
-nightly: ## all tests in their long form, all variants, full race, arm64 under qemu, fuzzing, mutants (2 h); log in docs/
+nightly: ## all tests in their long form, all variants, full race, arm64 under qemu, fuzzing, mutants (3 h); log in docs/
 	@scripts/nightly
 
 ci: ## install what the checks need, then check and test: what CI runs (15 min)
