@@ -84,14 +84,15 @@ func (d *device) stopBackground() error {
 	b.sleeping.Store(1)
 	d.wakeSlow()
 	<-b.done
-	poller := b.poller
-	b.done, b.poller = nil, nil
+	b.done = nil
 	b.stop.Store(false) // for SetPort, which starts it again
 	b.sleeping.Store(0)
-	if poller != nil {
-		return poller.Close()
+	if b.poller == nil { // an in-process device, which a peer may be waking: that reads the field
+		return nil
 	}
-	return nil
+	poller := b.poller
+	b.poller = nil
+	return poller.Close()
 }
 
 // yieldEvery is how many passes the thread makes between two calls of Gosched.
