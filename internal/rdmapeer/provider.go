@@ -21,6 +21,9 @@ var providers = []struct {
 // newSoft returns the provider of the soft device with the plan's address and faults.
 func newSoft(p *plan) verbs.Provider {
 	c := soft.Config{Link: soft.LinkUDP, Addr: p.addr, Port: p.udpPort}
+	if !p.events { // it polls all the time
+		c.Engine = soft.EngineInline
+	}
 	if p.loss > 0 {
 		c.Faults = &soft.Faults{Seed: 1, Loss: p.loss}
 	}

@@ -22,7 +22,7 @@ var goodputFile = flag.String("rxe.goodput", "", "store the table of goodput in 
 // Bandwidth tests whose goodput is compared: bytes of a message and number of messages.
 const (
 	goodputSize  = 65536
-	goodputCount = 60
+	goodputCount = 600
 	goodputRuns  = 3 // the fastest counts: the machine is emulated and shares its host
 )
 

@@ -67,7 +67,9 @@ func (u *Socket) Begin(to *Peer) *Batch {
 	}
 	t.Peer = to
 	t.State = Singles
-	if u.GSO.Load() && !to.Foreign {
+	// A foreign peer compares the ICRC with the identifications of IPv4 packets, which the kernel counts up in a
+	// segmented datagram.
+	if u.GSO.Load() && !(to.Foreign && to.SockaddrLen == unix.SizeofSockaddrInet4) {
 		t.State = Segments
 	}
 	t.Count, t.segLen, t.Total, t.Pos, t.start, t.niov = 0, 0, 0, 0, 0, 0
