@@ -309,10 +309,21 @@ func TestUDPPeer(t *testing.T) {
 	}
 	require.Equal(t, u.GSO.Load(), batches())
 	p.Foreign = true
-	require.False(t, batches(), "a foreign peer takes no segment batches")
+	require.False(t, batches(), "a foreign peer takes no segment batches over IPv4")
 	require.True(t, p.Matches(from("127.0.0.1:49999")), "from any port of a foreign peer")
 	require.True(t, p.Matches(from("127.0.0.1:1025")))
 	require.False(t, p.Matches(from("127.0.0.2:4791")))
+}
+
+// TestForeignIPv6: an ICRC over IPv6 covers no identification, so that a foreign peer takes segment batches.
+func TestForeignIPv6(t *testing.T) {
+	u := openTestPort(t, loopback6)
+	p, err := u.Peer(u.GID(), RoCEPort)
+	require.NoError(t, err)
+	p.Foreign = true
+	tr := u.Begin(&p)
+	defer tr.Send()
+	require.Equal(t, u.GSO.Load(), tr.State != Singles)
 }
 
 func TestUDPSource(t *testing.T) {
