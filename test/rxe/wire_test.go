@@ -60,6 +60,12 @@ type packet struct {
 func TestInteropCaptures(t *testing.T) {
 	provide(t, rdmapeer)
 	defer spent("captures of a soft device and an rxe device", time.Now())
+	// The interface of the soft device segments, so that a capture has packets and not segment batches.
+	segments := func(most string) {
+		run(t, vm.Job{Argv: []string{"ip", "-n", "peer", "link", "set", "pe0", "gso_max_segs", most}})
+	}
+	segments("1")
+	defer segments("65535")
 	for _, x := range []exchange{
 		{program: "ib_send_bw", options: "-n 5 -s 2101 -m 1024", short: true},
 		{program: "ib_write_bw", options: "-n 5 -s 2101 -m 1024", ipv6: true},
