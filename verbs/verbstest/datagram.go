@@ -94,7 +94,8 @@ func datagramPieces(e *env) {
 }
 
 // datagramHeaderArea: the first 40 bytes are an IPv6 header, or end with an IPv4
-// one whose checksum is right, with the addresses of both ends.
+// one whose checksum is right, with the addresses of both ends. A packet to the device
+// itself needs no checksum: rxe computes none.
 func datagramHeaderArea(e *env) {
 	d, ah := e.datagrams(nil)
 	w := d.passes(datagram(1, d.b, ah, d.am.sge(0, 20)), 100)
@@ -103,7 +104,9 @@ func datagramHeaderArea(e *env) {
 	if src.Is4() {
 		ip := area[20:]
 		require.EqualValues(e, 0x45, ip[0])
-		require.EqualValues(e, 0xffff, sum(ip), "checksum")
+		if src != dst {
+			require.EqualValues(e, 0xffff, sum(ip), "checksum")
+		}
 		require.EqualValues(e, 17, ip[9])
 		require.Equal(e, [2]netip.Addr{src, dst}, [2]netip.Addr{netip.AddrFrom4([4]byte(ip[12:])), netip.AddrFrom4([4]byte(ip[16:]))})
 	} else {
