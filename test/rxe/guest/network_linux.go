@@ -53,6 +53,18 @@ addr add fd77::2/64 dev pe0 nodad
 `
 )
 
+// neighbors returns the link addresses of the others on a link. The kernel gives up the transition of a queue pair to
+// RTR when the first ARP takes longer than a second.
+func neighbors(link string, others ...int) string {
+	var b strings.Builder
+	for _, n := range others {
+		for _, net := range []string{"10.77.0.", "fd77::"} {
+			fmt.Fprintf(&b, "neigh replace %s%d lladdr 02:00:0a:4d:00:%02x dev %s nud permanent\n", net, n, n, link)
+		}
+	}
+	return b.String()
+}
+
 // setUpNetwork makes the namespaces, links and verbs devices.
 func setUpNetwork() error {
 	for _, s := range sysctls {
@@ -69,6 +81,8 @@ func setUpNetwork() error {
 		{"", "ip netns add peer"},
 		{batch(links), "ip -batch -"},
 		{batch(peerLinks), "ip -n peer -batch -"},
+		{neighbors("ve0", 2, 3) + neighbors("ve1", 1, 2), "ip -batch -"},
+		{neighbors("pe0", 1, 3), "ip -n peer -batch -"},
 		{rules, "ip -6 -batch -"},
 		{"", "rdma link add rxe0 type rxe netdev ve0"},
 		{"", "rdma link add rxe1 type rxe netdev ve1"},
