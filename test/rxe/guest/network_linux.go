@@ -53,8 +53,8 @@ addr add fd77::2/64 dev pe0 nodad
 `
 )
 
-// neighbors returns the link addresses of the others on a link. The kernel gives up the transition of a queue pair to
-// RTR when the first ARP takes longer than a second.
+// neighbors returns commands for ip that add permanent neighbor entries to a link. Without them the transition of a
+// queue pair to RTR fails if the first ARP reply takes longer than a second.
 func neighbors(link string, others ...int) string {
 	var b strings.Builder
 	for _, n := range others {
