@@ -47,7 +47,7 @@ const (
 func (wi *workerIface) name() string { return wi.info.Transport + "/" + wi.info.Device }
 
 // HandleAM receives a batch of messages. It handles itself, without a call, the eager messages of
-// eight bytes that the only posted receive accepts, and an active message without a header at the end
+// eight bytes that the receives of a run accept, and an active message without a header at the end
 // of the batch. The rest is for handleBatch. It returns a bit for each message whose memory is kept.
 //
 //hot:bench BenchmarkTagPair BenchmarkAMPair
@@ -61,10 +61,10 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) (kept uint64) {
 	n := 0
 	for ; n < len(ds); n++ {
 		d := &ds[n]
-		if d.ID != wire.Eager || d.Len != 8 {
+		if d.ID != wire.Eager || d.Len != 8 || !w.matching.posted.Accepts(d.Header) {
 			break
 		}
-		i := int(w.matching.posted.FindOnly(d.Header)) // 0 if none: that slot has no buffer
+		i := int(w.matching.posted.Oldest()) // 0 if none: that slot has no buffer
 		if i >= len(w.slab.Slots) || i >= len(w.slab.Bufs) {
 			break
 		}
@@ -72,7 +72,7 @@ func (wi *workerIface) HandleAM(mem []byte, ds []uct.Desc) (kept uint64) {
 		if len(p) < 8 || s.Flags != request.FlagHasResult {
 			break
 		}
-		w.matching.posted.RemoveOnly()
+		w.matching.posted.RemoveOldest()
 		s.tag, s.length = d.Header, 8
 		wire.CopyWord(p, mem, d.Off)
 		s.State = request.StateDone

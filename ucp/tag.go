@@ -134,7 +134,7 @@ func (w *Worker) TagRecv(p []byte, tag, mask Tag) RecvRequest {
 	if w.t.matching.unexpQueue.Len() != 0 && w.t.matchUnexpected(i, uint64(tag), uint64(mask)) {
 		return r
 	}
-	if posted := &w.t.matching.posted; !posted.AddOnly(i, uint64(tag), uint64(mask)) {
+	if posted := &w.t.matching.posted; !posted.AddToRun(i, uint64(tag), uint64(mask)) {
 		posted.Add(i, uint64(tag), uint64(mask))
 	}
 	return r
@@ -254,7 +254,7 @@ func (w *thread) tagRecvShared(p []byte, tag, mask Tag) RecvRequest {
 	b.Bufs[i] = p
 	r := RecvRequest{Request{w, uint64(s.Gen)<<32 | uint64(i)}}
 	if w.matching.unexpQueue.Len() == 0 || !w.matchUnexpected(i, uint64(tag), uint64(mask)) {
-		if posted := &w.matching.posted; !posted.AddOnly(i, uint64(tag), uint64(mask)) {
+		if posted := &w.matching.posted; !posted.AddToRun(i, uint64(tag), uint64(mask)) {
 			posted.Add(i, uint64(tag), uint64(mask))
 		}
 	}

@@ -149,6 +149,46 @@ func TestAgainstNaive(t *testing.T) {
 	}
 }
 
+// TestRuns posts windows of equal receives, longer than a run may be, and now and then another one, or removes one.
+func TestRuns(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	x := &pair{t: t}
+	inRuns, inIndex := 0, 0
+	for range 300 {
+		tag, mask := uint64(r.IntN(2)), ^uint64(r.IntN(2))
+		for range r.IntN(2 * len(x.p.run)) {
+			x.post(tag, mask)
+		}
+		switch r.IntN(8) {
+		case 0:
+			x.post(^tag, mask)
+		case 1:
+			x.remove(r.IntN(1000))
+		}
+		require.Equal(t, len(x.n.posted), x.p.Len())
+		for _, e := range x.n.posted {
+			got, m := x.p.Pattern(e.id)
+			require.Equal(t, e.tag, got)
+			require.Equal(t, e.mask, m)
+		}
+		if x.p.usesIndex() {
+			inIndex++
+		} else if x.p.Len() > 1 {
+			inRuns++
+		}
+		for range r.IntN(2 * len(x.p.run)) {
+			x.send(tag)
+		}
+		if r.IntN(2) == 0 {
+			for len(x.n.posted) > 0 {
+				x.send(x.n.posted[0].tag)
+			}
+		}
+	}
+	require.Greater(t, inRuns, 20)
+	require.Greater(t, inIndex, 20)
+}
+
 // Many distinct tags: the table doubles several times.
 func TestManyTags(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))

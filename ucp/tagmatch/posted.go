@@ -1,12 +1,16 @@
 package tagmatch
 
+import "slices"
+
 // Posted holds receives in the order of posting. The zero Posted is empty and ready to
 // use.
 type Posted struct {
-	// A receive that is the only one is stored here, not in the index. A program
-	// that waits for one message at a time needs no more.
-	only      uint32 // 0: all receives are in the index
-	tag, mask uint64 // of only
+	// run holds receives of the same tag and mask while there are no others: a program that waits for one message at a
+	// time, or posts a window of such receives, needs no index. It is a queue from position oldest to end; unused places
+	// are 0. While the index is used instead, oldest is end + 1, and the place of end holds noRun.
+	run         [256]uint32
+	oldest, end uint32 // positions, modulo the length
+	tag, mask   uint64 // of all of them
 
 	idx     index
 	n       int  // in the index
@@ -15,29 +19,39 @@ type Posted struct {
 	numWild int // in wild
 }
 
+const noRun = ^uint32(0)
+
+// usesIndex reports whether there is no run, not even an empty one.
+func (p *Posted) usesIndex() bool { return p.run[uint8(p.end)] == noRun }
+
 // Len returns the number of receives.
 func (p *Posted) Len() int {
-	if p.only != 0 {
-		return 1
+	if p.usesIndex() {
+		return p.n
 	}
-	return p.n
+	return int(p.end - p.oldest)
 }
+
+// inRun reports whether receive id is in the run.
+func (p *Posted) inRun(id uint32) bool { return !p.usesIndex() && slices.Contains(p.run[:], id) }
 
 // Pattern returns the tag and the mask of receive id.
 func (p *Posted) Pattern(id uint32) (tag, mask uint64) {
-	if id == p.only {
+	if p.inRun(id) {
 		return p.tag, p.mask
 	}
 	e := &p.idx.nodes[id]
 	return e.tag, e.mask
 }
 
-// AddOnly is Add if p is empty. Otherwise it returns false and changes nothing.
-func (p *Posted) AddOnly(id uint32, tag, mask uint64) bool {
-	if p.n != 0 || p.only != 0 {
+// AddToRun is Add if the tag and the mask are those of the run, or of the one before. Otherwise it may return false, and
+// changes nothing.
+func (p *Posted) AddToRun(id uint32, tag, mask uint64) bool {
+	if p.tag != tag || p.mask != mask || p.run[uint8(p.end)] != 0 {
 		return false
 	}
-	p.only, p.tag, p.mask = id, tag, mask
+	p.run[uint8(p.end)] = id
+	p.end++
 	return true
 }
 
@@ -46,21 +60,29 @@ func (p *Posted) AddOnly(id uint32, tag, mask uint64) bool {
 // the largest.
 //
 //hot:bench BenchmarkExpected
+//go:noinline
 func (p *Posted) Add(id uint32, tag, mask uint64) {
-	if !p.AddOnly(id, tag, mask) {
-		p.addMore(id, tag, mask)
+	if p.Len() == 0 {
+		p.run[uint8(p.end)], p.oldest = 0, p.end
+		p.tag, p.mask = tag, mask
+	}
+	if !p.AddToRun(id, tag, mask) {
+		p.useIndex()
+		p.insert(id, tag, mask)
 	}
 }
 
-// addMore adds a receive that is not the only one.
-//
-//go:noinline
-func (p *Posted) addMore(id uint32, tag, mask uint64) {
-	if p.only != 0 {
-		p.insert(p.only, p.tag, p.mask)
-		p.only = 0
+// useIndex moves the run to the index.
+func (p *Posted) useIndex() {
+	if p.usesIndex() {
+		return
 	}
-	p.insert(id, tag, mask)
+	for p.Oldest() != 0 {
+		id := p.Oldest()
+		p.RemoveOldest()
+		p.insert(id, p.tag, p.mask)
+	}
+	p.run[uint8(p.end)], p.oldest = noRun, p.end+1
 }
 
 // insert adds a receive to the index.
@@ -98,17 +120,18 @@ func (p *Posted) addWild(id uint32) {
 	p.numWild++
 }
 
-// FindOnly returns the only receive if it accepts a message with this tag. It returns 0 if it does
-// not, or if there are several. Match then returns the receive.
-func (p *Posted) FindOnly(tag uint64) uint32 {
-	if (p.tag^tag)&p.mask != 0 {
-		return 0
-	}
-	return p.only
-}
+// Accepts reports whether the receives of the run accept a message with this tag. If not, or if there are none, Match may
+// find a receive.
+func (p *Posted) Accepts(tag uint64) bool { return (p.tag^tag)&p.mask == 0 }
 
-// RemoveOnly removes the receive that FindOnly returned.
-func (p *Posted) RemoveOnly() { p.only = 0 }
+// Oldest returns the oldest receive of the run, 0 if there is none.
+func (p *Posted) Oldest() uint32 { return p.run[uint8(p.oldest)] }
+
+// RemoveOldest removes the receive that Oldest returned.
+func (p *Posted) RemoveOldest() {
+	p.run[uint8(p.oldest)] = 0
+	p.oldest++
+}
 
 // Match removes and returns the oldest receive that accepts a message with this tag, 0
 // if there is none.
@@ -116,11 +139,11 @@ func (p *Posted) RemoveOnly() { p.only = 0 }
 //hot:bench BenchmarkExpected
 //go:noinline
 func (p *Posted) Match(tag uint64) uint32 {
-	if i := p.FindOnly(tag); i != 0 {
-		p.only = 0
+	if i := p.Oldest(); i != 0 && p.Accepts(tag) {
+		p.RemoveOldest()
 		return i
 	}
-	if p.only != 0 || p.n == 0 {
+	if p.n == 0 {
 		return 0
 	}
 	x := &p.idx
@@ -174,18 +197,19 @@ func (p *Posted) matchWild(exact uint32, tag uint64) uint32 {
 
 // Has reports whether receive id is in p.
 func (p *Posted) Has(id uint32) bool {
-	return id != 0 && id == p.only || int(id) < len(p.idx.nodes) && p.idx.nodes[id].seq != 0
+	return id != 0 && (p.inRun(id) || int(id) < len(p.idx.nodes) && p.idx.nodes[id].seq != 0)
 }
 
 // Remove removes receive id. It returns false if id is not in p.
 func (p *Posted) Remove(id uint32) bool {
-	if !p.Has(id) {
+	switch {
+	case !p.Has(id):
 		return false
-	}
-	if id == p.only {
-		p.only = 0
+	case p.Oldest() == id:
+		p.RemoveOldest()
 		return true
 	}
+	p.useIndex()
 	if p.idx.nodes[id].mask == ^uint64(0) {
 		p.idx.remove(id)
 	} else {
