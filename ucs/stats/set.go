@@ -18,18 +18,24 @@ type Counter struct {
 // be called by any goroutine at any time.
 type Set struct {
 	names  []string
-	values []uint64
+	values [maxCounters]uint64 // of an array: a constant index needs no check
 }
 
+// maxCounters is the maximum number of counters of a set.
+const maxCounters = 64
+
 // NewSet creates a set of counters with value 0. names are those of an enumeration, in its
-// order. An empty or duplicate name is a programming error and panics.
+// order. An empty or duplicate name, or more than 64 names, is a programming error and panics.
 func NewSet(names []string) *Set {
+	if len(names) > maxCounters {
+		panic(fmt.Sprintf("stats: %d counters, at most %d", len(names), maxCounters))
+	}
 	for i, n := range names {
 		if n == "" || slices.Contains(names[:i], n) {
 			panic(fmt.Sprintf("stats: counter %d named %q, which is empty or not the first", i, n))
 		}
 	}
-	return &Set{names: slices.Clone(names), values: make([]uint64, len(names))}
+	return &Set{names: slices.Clone(names)}
 }
 
 // Inc increments counter i.

@@ -3,6 +3,7 @@ package stats
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -30,13 +31,19 @@ func TestSet(t *testing.T) {
 	s.Add(int(lost), 40)
 	assert.Equal(t, uint64(2), s.Value(int(sent)))
 	assert.Equal(t, []Counter{{"sent", 2}, {"lost", 40}}, s.Snapshot())
-	assert.Panics(t, func() { s.Inc(int(numCounters)) })
+	assert.Panics(t, func() { s.Inc(maxCounters) })
 	assert.Empty(t, NewSet(nil).Snapshot())
 }
 
 func TestNewSetRefusesNames(t *testing.T) {
 	assert.Panics(t, func() { NewSet([]string{"a", "b", "a"}) })
 	assert.Panics(t, func() { NewSet([]string{"a", ""}) })
+	var many [maxCounters + 1]string
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	assert.NotPanics(t, func() { NewSet(many[1:]) })
+	assert.Panics(t, func() { NewSet(many[:]) })
 	mine := []string{"a"}
 	s := NewSet(mine)
 	mine[0] = "scribbled"
