@@ -266,7 +266,7 @@ func (t *emulOps) grow() {
 	n := max(len(t.ops), 1)
 	t.ops = append(t.ops, make([]emulOp, n+emulMaxReplies-len(t.ops))...)
 	for i := len(t.ops) - 1; i >= n; i-- {
-		t.ops[i].gen, t.ops[i].next = 1, t.free
+		t.ops[i].gen, t.ops[i].next = request.FirstGen, t.free
 		t.free = uint32(i)
 	}
 }
@@ -282,7 +282,7 @@ func (t *emulOps) release(i uint32) {
 func (wi *workerIface) emulOpByID(rx *rxConn, id uint64) uint32 {
 	w := wi.t
 	i, gen := uint32(id), uint32(id>>32)
-	if rx.peer == 0 || i == 0 || int(i) >= len(w.emul.ops) || gen == 0 || gen > request.GenMask {
+	if rx.peer == 0 || i == 0 || int(i) >= len(w.emul.ops) || !request.ValidGen(gen) {
 		wi.protocolError(rx)
 		return 0
 	}

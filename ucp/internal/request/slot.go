@@ -92,8 +92,10 @@ const (
 	startSlots = 256
 	// maxUnclaimed is the number of unclaimed completions that are kept.
 	maxUnclaimed = 1024
-	// GenMask is the largest generation.
+	// GenMask is the largest generation. All generations are odd: none is 0, and the next one takes two instructions.
 	GenMask = 1<<31 - 1
+	// FirstGen is the first generation.
+	FirstGen = 1
 )
 
 // Alloc returns a live slot. It clears the fields that all operations read; the caller
@@ -154,7 +156,10 @@ func (b *Table) Recycle(i uint32) {
 }
 
 // NextGen returns the generation after g.
-func NextGen(g uint32) uint32 { return max((g+1)&GenMask, 1) }
+func NextGen(g uint32) uint32 { return (g + 2) & GenMask }
+
+// ValidGen reports whether g can be a generation.
+func ValidGen(g uint32) bool { return g&1 != 0 && g <= GenMask }
 
 // Grow adds slots and returns the first free one.
 //
@@ -165,7 +170,7 @@ func (b *Table) Grow() uint32 {
 	b.Slots = append(b.Slots, make([]Slot, n+k-len(b.Slots))...)
 	b.Bufs = append(b.Bufs, make([][]byte, n+k-len(b.Bufs))...)
 	for i := n + k - 1; i >= n; i-- {
-		b.Slots[i].Gen = 1
+		b.Slots[i].Gen = FirstGen
 		b.Slots[i].Next = b.FreeList
 		b.FreeList = uint32(i)
 	}
@@ -302,7 +307,7 @@ const (
 // CheckID classifies an id. It does not check which peer sent it.
 func (b *Table) CheckID(id uint64) (uint32, Check) {
 	i, gen := uint32(id), uint32(id>>32)
-	if i == 0 || int(i) >= len(b.Slots) || gen == 0 || gen > GenMask {
+	if i == 0 || int(i) >= len(b.Slots) || !ValidGen(gen) {
 		return 0, IDUnknown
 	}
 	s := &b.Slots[i]
