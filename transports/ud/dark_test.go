@@ -124,7 +124,11 @@ func TestPartition(t *testing.T) {
 			for i, o := range []*node{n.a, n.b} {
 				require.ErrorIs(t, o.fails[0].Err, ucs.ErrPeerFailed)
 				require.Equal(t, uct.Failure{Endpoint: all[i].e, RxConn: o.source, Err: o.fails[0].Err}, o.fails[0])
-				require.Equal(t, ucs.PeerFailed, all[i].e.AMUint64(1, 1, 1))
+				st := all[i].e.AMUint64(1, 1, 1)
+				for st == ucs.NoResource { // the async goroutine is inside
+					st = all[i].e.AMUint64(1, 1, 1)
+				}
+				require.Equal(t, ucs.PeerFailed, st)
 				all[i].e.Close()
 				o.fails = nil
 			}
