@@ -34,7 +34,10 @@ const demoteMax = 1024
 //hot:bench BenchmarkAMShort
 //go:nosplit
 func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
-	if !e.tx.Room() || len(p) > ring.InlineMax || id >= uct.NumAMIDs {
+	if len(p) > ring.InlineMax || id >= uct.NumAMIDs {
+		return e.shortSlow(id, hdr, p)
+	}
+	if !e.tx.Room() && e.tx.Full() {
 		return e.shortSlow(id, hdr, p)
 	}
 	c := e.tx.Cell()
@@ -45,7 +48,7 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 	fault.At(fault.BeforePublish)
 	e.tx.Publish(c, uint8(id), len(p))
 	fault.At(fault.AfterPublish)
-	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
+	if !e.tx.PolledAbove(atomic.LoadUint32(e.armed)) {
 		e.notify()
 	}
 	return ucs.OK
@@ -56,7 +59,10 @@ func (e *ep) AMShort(id uct.AMID, hdr uint64, p []byte) uct.Status {
 //hot:bench BenchmarkAMShort
 //go:nosplit
 func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
-	if !e.tx.Room() || id >= uct.NumAMIDs {
+	if id >= uct.NumAMIDs {
+		return e.uint64Slow(id, hdr, v)
+	}
+	if !e.tx.Room() && e.tx.Full() {
 		return e.uint64Slow(id, hdr, v)
 	}
 	fault.At(fault.Reserve)
@@ -64,7 +70,7 @@ func (e *ep) AMUint64(id uct.AMID, hdr, v uint64) uct.Status {
 	fault.At(fault.BeforePublish)
 	e.tx.PutWord(uint8(id), hdr, v)
 	fault.At(fault.AfterPublish)
-	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
+	if !e.tx.PolledAbove(atomic.LoadUint32(e.armed)) {
 		e.notify()
 	}
 	return ucs.OK
@@ -157,7 +163,7 @@ func (e *ep) commit(id uct.AMID, hdr uint64, n int) {
 	fault.At(fault.BeforePublish)
 	e.tx.Commit(uint8(id), hdr, n, reply && n <= demoteMax)
 	fault.At(fault.AfterPublish)
-	if atomic.LoadUint32(e.armed) != 0 || !e.tx.Polled() {
+	if !e.tx.PolledAbove(atomic.LoadUint32(e.armed)) {
 		e.notify()
 	}
 	if n <= prefetchMax {

@@ -43,7 +43,8 @@ func (f *iface) Arm(uct.EventKind) uct.Status {
 		f.event.Drain()
 	}
 	f.state = armed
-	f.sleepID = max(f.sleepID+1, 1)
+	f.setOnly()
+	f.sleepID = max(f.sleepID+1, minSleepID)
 	for _, p := range f.pages {
 		atomic.StoreUint32(p.armed, f.sleepID)
 	}
@@ -102,6 +103,7 @@ func (f *iface) hasWork() bool {
 //go:noinline
 func (f *iface) disarm() {
 	f.state = polling
+	f.setOnly()
 	f.servedAt = f.passes() // the service pass that Arm arranged is skipped: the wake-up was for a message
 	for _, p := range f.pages {
 		if atomic.SwapUint32(p.armed, 0) == 0 {

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/goucx/goucx/ucs/ring"
 	"github.com/goucx/goucx/ucs/shmem"
 )
 
 // A doorbell page is memory of one worker that its peers write, besides their rings:
 //
 //	0   armed word: 0, or the number of the sleep that the owner is in or about to
-//	    begin. A peer that wakes it signals its event, then resets the word from that
+//	    begin, from minSleepID. A peer that wakes it signals its event, then resets the word from that
 //	    number to 0.
 //	64  doorbell words, 8 bytes each, one per connection: the number of the last
 //	    message. The peer writes it only while the owner does not poll the ring.
@@ -23,6 +24,10 @@ const (
 	maxPages        = 128
 	maxConns        = maxPages * slotsPerPage
 	doorbellStride  = 4 // words that a pass polls; divides slotsPerPage
+
+	// minSleepID is the lowest number of a sleep. It is above all values of a ring's polled word, so that a sender compares
+	// the two words once to know whether it must notify the peer.
+	minSleepID = ring.PolledMax + 1
 )
 
 // doorbellPage is a doorbell page of this iface or of a peer.

@@ -86,7 +86,7 @@ const (
 
 // alwaysArmed replaces the peer's armed word while every send must call notify: the
 // peer's doorbell page is unknown, or the sends need a barrier.
-var alwaysArmed uint32 = 1
+var alwaysArmed uint32 = minSleepID
 
 var errPeerCrashed = conn.PeerFailed("it hung up without closing (killed or crashed)")
 

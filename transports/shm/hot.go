@@ -135,10 +135,19 @@ func (f *iface) scan(now ucs.Time) int {
 	return n
 }
 
+// setOnly sets f.only. It is called after each change of the hot connections, of the mailbox, and of the iface's state.
+func (f *iface) setOnly() {
+	f.only = nil
+	if len(f.hot) == 1 && f.mail.ep == nil && f.state == polling {
+		f.only = f.hot[0]
+	}
+}
+
 // selectDoorbells selects the doorbell words that idle passes poll. It selects none while all
 // connections are hot.
 func (f *iface) selectDoorbells() {
 	f.nextDoorbell = 0
+	f.setOnly()
 	f.needPass()
 	if f.Len() <= len(f.hot) {
 		f.doorbells, f.lastDoorbells, f.currentPage = nil, nil, 0

@@ -35,6 +35,7 @@ const (
 type iface struct {
 	// Fields that an idle pass reads.
 	mail          mailPoll
+	only          *ep // the only hot connection, unless passes poll a mailbox or the worker is armed; otherwise nil
 	hot           []*ep
 	doorbells     []uint64 // doorbell words that passes poll: of page currentPage
 	lastDoorbells []uint64 // their last values
@@ -378,7 +379,7 @@ func (f *iface) releaseAll() (err error) {
 		err = errors.Join(err, f.epoll.Close())
 	}
 	f.Clear()
-	f.mail = mailPoll{}
+	f.mail, f.only = mailPoll{}, nil
 	f.hot, f.doorbells, f.lastDoorbells, f.waiting, f.halfOpen, f.pages = nil, nil, nil, nil, nil, nil
 	f.undialed, f.recheck, f.wakeOnRoom, f.serviceNeeded = nil, conn.Queue[*ep]{}, nil, false
 	f.deferred, f.pairRequests, f.firstReads, f.fetching, f.exposing, f.mapping = nil, nil, nil, nil, nil, nil

@@ -107,6 +107,7 @@ func (f *iface) selectMailbox() (n int) {
 				f.mail = mailPoll{ep: e, hold: hold}
 				b.state, b.used, b.follows, b.poor = mailOn, true, false, 0
 				e.rx.SetMailPolled(true)
+				f.setOnly()
 				f.needPass() // no pass may be saved by polling the ring alone
 			}
 		}
@@ -119,6 +120,7 @@ func (f *iface) leaveMailbox() {
 	e := f.mail.ep
 	f.mail, e.mail.state = mailPoll{}, mailOff
 	e.rx.SetMailPolled(false)
+	f.setOnly()
 	f.needPass()
 }
 

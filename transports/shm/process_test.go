@@ -228,9 +228,9 @@ func TestDamagedHelloIsRefused(t *testing.T) {
 		fds  []int
 		want string
 	}{
-		"later version":     {later, nil, "connection message of shm has version 4, this program knows version 3"},
-		"later, longer":     {append(later, make([]byte, 100)...), nil, "has version 4, this program knows version 3"},
-		"required feature":  {requires, nil, "version 3 requires feature 2, which this program (version 3) does not know"},
+		"later version":     {later, nil, "connection message of shm has version 5, this program knows version 4"},
+		"later, longer":     {append(later, make([]byte, 100)...), nil, "has version 5, this program knows version 4"},
+		"required feature":  {requires, nil, "version 4 requires feature 2, which this program (version 4) does not know"},
 		"garbage":           {[]byte("GET / HTTP/1.1\r\n\r\nHost: somewhere"), nil, "not goucx's"},
 		"no descriptors":    {good.append(nil), nil, "0 descriptors"},
 		"geometry":          {wild.append(nil), []int{seg.FD(), seg.FD(), ev.Share()}, "cells"},
@@ -276,7 +276,7 @@ func TestRefusedByAnotherVersion(t *testing.T) {
 	require.NoError(t, sock.Send(reject))
 	until(t, func() bool { return len(r.failures) == 1 }, f)
 	require.ErrorIs(t, r.failures[0].Err, ucs.ErrUnsupported)
-	require.ErrorContains(t, r.failures[0].Err, "connection message of shm has version 4, this program knows version 3")
+	require.ErrorContains(t, r.failures[0].Err, "connection message of shm has version 5, this program knows version 4")
 }
 
 // TestGarbageInTheRingFailsThatPeerAlone writes into a live connection.

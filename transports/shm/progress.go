@@ -45,18 +45,10 @@ const prefetchAfter = 256
 //hot:bench BenchmarkProgressIdle
 //go:nosplit
 func (f *iface) Progress(budget int) int {
-	if f.mail.ep != nil {
-		return f.mailPass(budget)
+	e := f.only
+	if e == nil {
+		return f.pollSeveral(budget)
 	}
-	if len(f.hot) != 1 {
-		for _, e := range f.hot {
-			if e.rx.Ready() {
-				return f.hotHit(budget)
-			}
-		}
-		return f.idlePass(budget)
-	}
-	e := f.hot[0]
 	rx := &e.rx
 	at := rx.Position // one copy: an atomic load ends the use of earlier loads
 	first, more := at.Poll()
@@ -68,9 +60,6 @@ func (f *iface) Progress(budget int) int {
 	header, off, n, next := at.Short(first)
 	if n > ring.InlineMax || next.Ready() {
 		return f.hotHit(budget)
-	}
-	if f.state == armed {
-		f.disarm()
 	}
 	d := &f.ds[0]
 	d.Off, d.Len, d.Header, d.RxConn = off, n, header, e.Source
@@ -89,6 +78,21 @@ func (f *iface) Progress(budget int) int {
 		return 1 + f.slowPass()
 	}
 	return 1
+}
+
+// pollSeveral is Progress unless there is only one ring to poll.
+//
+//go:noinline
+func (f *iface) pollSeveral(budget int) int {
+	if f.mail.ep != nil {
+		return f.mailPass(budget)
+	}
+	for _, e := range f.hot {
+		if e.rx.Ready() {
+			return f.hotHit(budget)
+		}
+	}
+	return f.idlePass(budget)
 }
 
 // idlePass counts a pass that has found no message in the hot connections.
@@ -120,8 +124,8 @@ func (f *iface) endExtraWork() {
 	}
 	f.workAt = f.servedAt + f.pace.Passes()
 	f.left = int32(f.workAt - now)
-	if len(f.hot) == 1 && f.mail.ep == nil {
-		f.word.Next = &f.hot[0].rx.Position
+	if f.only != nil {
+		f.word.Next = &f.only.rx.Position
 	}
 }
 

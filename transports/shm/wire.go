@@ -36,7 +36,7 @@ const (
 	maxConnMsg = connMsgLen + maxReason
 )
 
-var connFormat = protocol.Format{Name: "connection message of shm", Version: 3, Features: [8]string{4: "copies", 5: "mailbox"}}
+var connFormat = protocol.Format{Name: "connection message of shm", Version: 4, Features: [8]string{4: "copies", 5: "mailbox"}}
 
 // featureCopies: the sender reads COPY_TABLE.
 const featureCopies protocol.Features = 1 << 4

@@ -29,6 +29,9 @@ const (
 	// MailMax is the maximum payload in a mailbox, in bytes.
 	MailMax = 16
 
+	// PolledMax is the largest value of a ring's polled word.
+	PolledMax = polledRing | polledMail
+
 	mailHalf     = MailboxSize / 2
 	offMailbox   = 320 // in the control block
 	ackShift     = 48
@@ -72,7 +75,7 @@ func (p *Producer) TakeOffer() bool {
 	p.offered = 0
 	if p.limit == 0 && !p.blocked {
 		if p.limit = p.offerLimit; p.acked == p.head {
-			p.limit = p.head + p.size
+			p.allFree()
 		}
 	}
 	return taken && p.Room() && atomic.LoadUint32(p.polled)&polledMail != 0

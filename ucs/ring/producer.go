@@ -11,8 +11,8 @@ func First(seq uint64, id uint8, n int) uint64 {
 	return seq&seqMask | uint64(id)<<idShift | uint64(n)<<lenShift
 }
 
-// Producer is the sending side of a ring. The fast path tests only limit: the sequence
-// number up to which cells are known to be free, or 0 while the owner blocks the ring.
+// Producer is the sending side of a ring. The fast path tests only limit: the sequence number up to which it may send
+// without a call of Full or Refresh, or 0 while the owner blocks the ring.
 //
 // Concurrency: one goroutine.
 type Producer struct {
@@ -20,6 +20,7 @@ type Producer struct {
 	mask    uint64
 	head    uint64 // sequence number of the next message
 	limit   uint64
+	free    uint64 // sequence number up to which cells are known to be free
 	blocked bool
 
 	mail    Cell   // half of the mailbox
@@ -61,12 +62,41 @@ func NewProducer(area []byte, l Layout) (Producer, error) {
 		bulk:     data[l.Cells*CellSize:],
 		mail:     mailboxOf(area, 0),
 	}
-	p.limit = p.head + p.size
+	p.allFree()
 	return p, nil
 }
 
-// Room reports whether a cell is known to be free.
+// allFree notes that the consumer has taken all messages.
+func (p *Producer) allFree() { p.free, p.limit = p.head+p.size, p.head+p.size }
+
+// Room reports whether the next message may be sent: a cell is known to be free. If not, Full may
+// find one.
 func (p *Producer) Room() bool { return p.head < p.limit }
+
+// batchCells is the number of cells whose lines Full fetches at a time. It divides the number of cells.
+const batchCells = 8
+
+// Full is for a message of at most InlineMax bytes that finds no Room. It returns true if Room remains false: the ring
+// is full, also after a Refresh, or blocked, or an offer of the mailbox is open. Otherwise it makes Room true for up to
+// batchCells messages, whose lines it fetches for write. Some processors fetch only the lines of the next few stores
+// (Zen), and without this, one cell at a time: a stream of 8-byte messages then takes 148 instead of 44 ns per message
+// between far cores, and 37 instead of 16 between near ones. PREFETCHW does not fetch a line that this core has written
+// and another one has read since. Longer messages gain nothing: the stores of their bytes fetch the line of the cell, too.
+//
+//go:noinline
+func (p *Producer) Full() bool {
+	head := p.head
+	if head != p.limit || head >= p.free && (!p.Refresh() || head == p.free) {
+		return true
+	}
+	if p.limit = head + batchCells; head%batchCells == 0 && p.limit <= p.free {
+		p.cells.touchBatch(head, p.mask)
+		return false
+	}
+	p.limit = min(p.limit&^(batchCells-1), p.free)
+	p.cells.touch(head, p.limit-head, p.mask)
+	return false
+}
 
 // Head returns the sequence number of the next message.
 func (p *Producer) Head() uint64 { return p.head }
@@ -77,14 +107,6 @@ func (p *Producer) Cell() Cell { return p.cells.at(p.head, p.mask) }
 // Advance moves to the next cell after a message was published at Cell.
 func (p *Producer) Advance() { p.head++ }
 
-// PutWord writes and publishes a message of eight bytes in the next cell. The caller ensures Room.
-func (p *Producer) PutWord(id uint8, header, v uint64) {
-	c := p.cells.at(p.head, p.mask)
-	c.SetShort(header, v)
-	c.Publish(First(p.head, id, 8))
-	p.head++
-}
-
 // Publish publishes the message of n bytes in c, which is Cell, and moves to the next cell.
 func (p *Producer) Publish(c Cell, id uint8, n int) {
 	c.Publish(First(p.head, id, n))
@@ -93,7 +115,10 @@ func (p *Producer) Publish(c Cell, id uint8, n int) {
 
 // Polled reports whether the consumer polls this ring continuously. If so, messages
 // need no doorbell.
-func (p *Producer) Polled() bool { return atomic.LoadUint32(p.polled) != 0 }
+func (p *Producer) Polled() bool { return p.PolledAbove(0) }
+
+// PolledAbove is Polled if n is 0. It returns false if n is PolledMax or more.
+func (p *Producer) PolledAbove(n uint32) bool { return atomic.LoadUint32(p.polled) > n }
 
 // Block makes Room return false until Unblock.
 func (p *Producer) Block() { p.blocked, p.limit = true, 0 }
@@ -118,8 +143,8 @@ func (p *Producer) Refresh() bool {
 	if p.mailSeq != 0 && p.head-p.mailSeq > staleAfter {
 		p.clearMail()
 	}
-	if !p.blocked {
-		p.limit = t + p.size
+	if p.free = t + p.size; !p.blocked {
+		p.limit = p.free
 	}
 	b := p.bulkTail.Load()
 	if b > p.bulkHead || b < p.bulkSeen {

@@ -26,7 +26,7 @@ func newPair(t testing.TB, l Layout) (*Producer, *Consumer, []byte) {
 
 // send puts one message in, or reports that there is no room.
 func send(p *Producer, id uint8, hdr uint64, b []byte) bool {
-	if !p.Room() && (!p.Refresh() || !p.Room()) {
+	if !p.Room() && p.Full() {
 		return false
 	}
 	if len(b) <= InlineMax {
@@ -216,10 +216,40 @@ func TestBlock(t *testing.T) {
 	require.False(t, p.Room())
 	require.True(t, p.Refresh())
 	require.False(t, p.Room(), "blocked whatever the consumer does")
+	require.True(t, p.Full())
 	p.Unblock()
 	require.False(t, p.Room())
 	require.True(t, p.Refresh())
 	require.True(t, p.Room())
+}
+
+// TestFullLeavesUnreadCells: Full stores to the last word of free cells, which belongs to the payload of a longest message
+// while the consumer has not read it.
+func TestFullLeavesUnreadCells(t *testing.T) {
+	p, c, _ := newPair(t, testLayout)
+	var sent, received uint64
+	payload := bytes.Repeat([]byte{0xa5}, InlineMax)
+	take := func(n int) {
+		for range n {
+			var m Message
+			more, ok := c.Next(&m)
+			require.True(t, more && ok)
+			require.Equal(t, received, m.Header)
+			require.Equal(t, payload, c.Data()[m.Off:][:m.Len])
+			received++
+			c.Release()
+		}
+	}
+	for k := range 4 * testLayout.Cells {
+		for send(p, 0, sent, payload) {
+			sent++
+		}
+		require.Equal(t, p.free, p.head, "the ring is full")
+		take(min(1+k%(testLayout.Cells-1), int(sent-received)))
+	}
+	take(int(sent - received))
+	require.False(t, p.Full())
+	require.LessOrEqual(t, p.limit-p.head, uint64(batchCells))
 }
 
 func TestWaitingProducerHearsOfEachMessage(t *testing.T) {
@@ -233,7 +263,7 @@ func TestWaitingProducerHearsOfEachMessage(t *testing.T) {
 	c.Next(&m)
 	require.True(t, c.Release())
 	require.True(t, p.Refresh())
-	require.Equal(t, p.head+p.size, p.limit)
+	require.Equal(t, p.head+p.size, p.free)
 	require.Equal(t, p.bulkHead, p.bulkSeen)
 	p.SetWaiting(false)
 	send(p, 0, 0, nil)
@@ -254,7 +284,7 @@ func TestWaitingProducerIsWokenForAQuarter(t *testing.T) {
 		require.Equal(t, i%(testLayout.Cells/4) == 0 || i == testLayout.Cells-1, woke, "after %d messages", i)
 	}
 	require.True(t, p.Refresh())
-	require.Equal(t, p.head+p.size, p.limit)
+	require.Equal(t, p.head+p.size, p.free)
 }
 
 func TestFitsAgreesWithReserve(t *testing.T) {
