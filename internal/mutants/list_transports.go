@@ -3,6 +3,12 @@ package main
 // transportsList holds the mutants of config, ucs, wireup and the transports.
 var transportsList = []mutant{
 	{
+		name: "a sender stores to cells that the receiver has not read",
+		file: "ucs/ring/producer.go",
+		old:  "head%batchCells == 0 && p.limit <= p.free {", new: "head%batchCells == 0 {",
+		pkg: "./ucs/ring", test: "^TestFullLeavesUnreadCells$",
+	},
+	{
 		name: "a setting of UCX that goucx does not use passes unseen",
 		file: "config/ucxunused.go",
 		old:  "		if !same {", new: "		if !same && fault != \"\" {",

@@ -9,6 +9,18 @@ var ucpList = []mutant{
 		pkg: "./ucp/tagmatch", test: "^TestPostedOrder$|^TestAgainstNaive$",
 	},
 	{
+		name: "a receive of another tag does not end a run",
+		file: "ucp/tagmatch/posted.go",
+		old:  "		p.useIndex()\n		p.insert(id, tag, mask)\n", new: "		p.insert(id, tag, mask)\n",
+		pkg: "./ucp/tagmatch", test: "^TestRuns$|^TestAgainstNaive$",
+	},
+	{
+		name: "a receive removed from within a run stays there",
+		file: "ucp/tagmatch/posted.go",
+		old:  "	case p.Oldest() == id:", new: "	case p.inRun(id):",
+		pkg: "./ucp/tagmatch", test: "^TestRuns$|^TestAgainstNaive$",
+	},
+	{
 		name: "the mask of a receive does not count for what has come",
 		file: "ucp/tagmatch/unexpected.go",
 		old:  "if (a.idx.nodes[i].tag^tag)&mask == 0 {", new: "if a.idx.nodes[i].tag == tag {",
