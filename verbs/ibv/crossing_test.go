@@ -131,6 +131,8 @@ func TestStub(t *testing.T) {
 		"pieces":         {NumSG: verbs.MaxSGE + 1},
 		"inline":         {Flags: verbs.SendInline, InlineLen: verbs.InlineLen + 1},
 		"inline pieces":  {Flags: verbs.SendInline, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{{Len: 221}}},
+		"inline wraps":   {Flags: verbs.SendInline, NumSG: 2, SG: [verbs.MaxSGE]verbs.SGE{{Len: 1<<32 - 8}, {Len: 16}}},
+		"atomic wraps":   {Op: verbs.OpFetchAdd, NumSG: 2, SG: [verbs.MaxSGE]verbs.SGE{{Len: 1<<32 - 8}, {Len: 16}}},
 		"inline read":    {Op: verbs.OpRead, Flags: verbs.SendInline},
 		"atomic of none": {Op: verbs.OpFetchAdd},
 	} {

@@ -73,9 +73,11 @@ _Static_assert(sizeof(struct goucx_sge) == sizeof(struct ibv_sge) &&
 	       offsetof(struct goucx_sge, len) == offsetof(struct ibv_sge, length) &&
 	       offsetof(struct goucx_sge, lkey) == offsetof(struct ibv_sge, lkey), "pieces are passed as they are");
 
-static uint32_t length(const struct goucx_send_wr *w)
+// length returns the sum of the pieces, which may exceed 32 bits. Providers add them in 32 bits, so that such
+// an inline request would pass their check and be copied beyond the send queue.
+static uint64_t length(const struct goucx_send_wr *w)
 {
-	uint32_t n = 0;
+	uint64_t n = 0;
 	for (int i = 0; i < w->num_sg; i++)
 		n += w->sg[i].len;
 	return n;
@@ -84,12 +86,12 @@ static uint32_t length(const struct goucx_send_wr *w)
 // fill_inline has the bytes of an inline request sent that it holds itself, or else its pieces.
 static int fill_inline(uint32_t most, struct goucx_send_wr *w, struct ibv_send_wr *s, struct ibv_sge *sg)
 {
-	uint32_t len = length(w);
+	uint64_t len = length(w);
 	if (!w->num_sg && w->inline_len) {
 		if (w->inline_len > GOUCX_INLINE_LEN)
 			return EINVAL;
 		sg->addr = (uintptr_t)w->data;
-		sg->length = len = w->inline_len;
+		len = sg->length = w->inline_len;
 		s->sg_list = sg;
 		s->num_sge = 1;
 	}
