@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -168,7 +167,7 @@ func memoryFault(err error) error {
 		return err
 	}
 	most, known := memlock()
-	if !known || os.Geteuid() == 0 && most == unlimited {
+	if !known || most == unlimited {
 		return err
 	}
 	return fmt.Errorf("%w: RLIMIT_MEMLOCK is %s: raise it (ulimit -l unlimited, LimitMEMLOCK= of systemd, --ulimit memlock=-1 of docker): %w", ErrMemlock, sizeText(most), err)

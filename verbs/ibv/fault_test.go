@@ -62,6 +62,12 @@ func TestMemlock(t *testing.T) {
 	err = memoryFault(unix.EINVAL)
 	require.ErrorIs(t, err, ucs.ErrInvalid)
 	require.NotErrorIs(t, err, ErrMemlock)
+	if low.Max == unlimited {
+		require.NoError(t, unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unlimited, Max: unlimited}))
+		err = memoryFault(unix.ENOMEM)
+		require.ErrorIs(t, err, ucs.ErrNoMemory)
+		require.NotErrorIs(t, err, ErrMemlock, "no limit, no limit reached")
+	}
 }
 
 // TestReturned: the sentinels of error numbers, which some calls return negated.
