@@ -22,7 +22,8 @@ type Config struct {
 	TrafficClass uint8
 	// SL is the service level of address vectors, 0 to 15.
 	SL uint8
-	// PKey is the partition key that ports use; 0: the first full one of the table.
+	// PKey is the partition key that ports use; 0: the first full one of the table. Its upper bit does not
+	// count.
 	PKey uint16
 }
 
@@ -37,8 +38,14 @@ func (c *Config) Validate() error {
 	if c.SL > 15 {
 		errs = append(errs, fmt.Errorf("service level %d, want 0 to 15: %w", c.SL, ucs.ErrInvalid))
 	}
+	if c.PKey == fullMember { // unused entries of the table have number 0
+		errs = append(errs, fmt.Errorf("partition key %#x, want a number from 1 to %#x in its lower 15 bits: %w", c.PKey, fullMember-1, ucs.ErrInvalid))
+	}
 	return errors.Join(errs...)
 }
+
+// fullMember is the bit of a P_Key that permits contact with limited members.
+const fullMember = 1 << 15
 
 // maxGIDIndex is the last index that an address vector can hold.
 const maxGIDIndex = 255

@@ -40,11 +40,12 @@ func TestBestGID(t *testing.T) {
 func TestConfigValidate(t *testing.T) {
 	good := Config{GIDIndex: 255, HasGIDIndex: true, SL: 15, TrafficClass: 255, PKey: 0xffff}
 	require.NoError(t, good.Validate())
-	bad := Config{GIDIndex: 256, HasGIDIndex: true, SL: 16}
+	bad := Config{GIDIndex: 256, HasGIDIndex: true, SL: 16, PKey: 0x8000}
 	err := bad.Validate()
 	require.ErrorIs(t, err, ucs.ErrInvalid)
 	require.ErrorContains(t, err, "256")
 	require.ErrorContains(t, err, "16")
+	require.ErrorContains(t, err, "partition key 0x8000")
 }
 
 // TestBuilt: a program without the tag has a provider that says so.

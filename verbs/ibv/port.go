@@ -140,9 +140,6 @@ func (d *device) PKey(port uint8, index int) (uint16, error) {
 	return bits.ReverseBytes16(uint16(k)), nil
 }
 
-// fullMember is the bit of a P_Key that permits contact with limited members.
-const fullMember = 1 << 15
-
 // choosePKey returns the index of the P_Key of the settings, or of the first full one.
 func (d *device) choosePKey(port uint8, n int) (int, error) {
 	var errs []error
