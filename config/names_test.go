@@ -74,7 +74,7 @@ func TestStrict(t *testing.T) {
 	s, warnings, err := Load(closed(Options{Env: []string{"UCX_STRICT=y", "UCX_IB_SL=3", "UCX_WARN_UNUSED_ENV_VARS=n"}}), testTable)
 	assert.Nil(t, s)
 	assert.Empty(t, warnings)
-	assert.EqualError(t, err, "goucx does not use UCX_IB_SL=3 (environment): packets are sent with the defaults of the host's IP stack")
+	assert.EqualError(t, err, "goucx does not use UCX_IB_SL=3 (environment): it is the same for rc and ud: UCX_IB_PKEY, UCX_IB_SL and UCX_IB_TRAFFIC_CLASS set it for RDMA devices")
 }
 
 func TestUnusedWarns(t *testing.T) {

@@ -79,9 +79,10 @@ var ucxUnused = []struct{ reason, names string }{
 		IB_ASYNC_EVENTS`},
 	{"a peer without receives is slow, not dead: rc retries without limit", "*_RNR_TIMEOUT *_RNR_RETRY_COUNT"},
 	{"rc has no flow control of its own; UCX_RNDV_OUTSTANDING and UCX_UNEXPECTED_BUDGET limit what is sent", "*_FC_*"},
-	{"the address of the device decides; UCX_NET_DEVICES, UCX_SOFT_ADDR and UCX_IB_GID_INDEX choose it", `*_GID_INDEX IB_SUBNET_PREFIX *_ADDR_TYPE *_IS_GLOBAL *_PKEY
+	{"the address of the device decides; UCX_NET_DEVICES, UCX_SOFT_ADDR and UCX_IB_GID_INDEX choose it", `*_GID_INDEX IB_SUBNET_PREFIX *_ADDR_TYPE *_IS_GLOBAL
 		*_LID_PATH_BITS *_ROCE_*`},
-	{"packets are sent with the defaults of the host's IP stack", "*_SL *_TRAFFIC_CLASS *_HOP_LIMIT"},
+	{"it is the same for rc and ud: UCX_IB_PKEY, UCX_IB_SL and UCX_IB_TRAFFIC_CLASS set it for RDMA devices", "*_PKEY *_SL *_TRAFFIC_CLASS"},
+	{"packets are sent with the defaults of the host's IP stack", "*_HOP_LIMIT"},
 	{"the port and the peer decide; UCX_SOFT_MTU sets it for the software RNIC", "*_PATH_MTU"},
 	{"the device decides; UCX_SOFT_MAX_RD_ATOMIC sets it for the software RNIC", "*_MAX_RD_ATOMIC"},
 	{"the device decides; UCX_SOFT_MAX_INLINE sets it for the software RNIC", "*_TX_MIN_INLINE *_TX_INLINE_RESP *_RX_INLINE *_TX_MIN_SGE"},
