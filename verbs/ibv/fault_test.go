@@ -5,6 +5,7 @@ package ibv
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -23,11 +24,12 @@ func TestWhyNone(t *testing.T) {
 		t.Helper()
 		err := whyNone()
 		require.ErrorIs(t, err, ErrNoDevice)
+		require.ErrorIs(t, err, ucs.ErrUnsupported)
 		for _, w := range words {
 			require.ErrorContains(t, err, w)
 		}
 	}
-	why("neither "+classDir, "load the driver", "ib_uverbs", "--device "+nodeDir)
+	why("no RDMA device: neither "+classDir, "load the driver", "ib_uverbs", "--device "+nodeDir)
 	require.NoError(t, os.Mkdir(nodeDir, 0o700))
 	why("none in "+classDir, "rdma link add")
 	require.NoError(t, os.MkdirAll(filepath.Join(classDir, "mlx5_0"), 0o700))
@@ -45,6 +47,17 @@ func TestWhyNone(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoDevice)
 	require.ErrorContains(t, err, nodeDir+"/uverbs7 is missing: load the module ib_uverbs")
 	require.ErrorIs(t, openFault("mlx5_0", unix.ENODEV), ErrDeviceGone)
+
+	// Without udev's links in /dev/char, as in containers, libibverbs reports that one of these is missing.
+	require.NoError(t, os.WriteFile(filepath.Join(nodeDir, "uverbs7"), nil, 0o000))
+	if os.Geteuid() == 0 {
+		runtime.LockOSThread() // the identity is the thread's
+		require.NoError(t, unix.Setfsuid(65534))
+		defer func() { require.NoError(t, unix.Setfsuid(0)) }()
+	}
+	err = openFault("mlx5_0", unix.ENOENT)
+	require.ErrorIs(t, err, ErrPermission)
+	require.NotErrorIs(t, err, ErrNoDevice)
 }
 
 // TestMemlock: a call that pins too much memory names the limit. Other errors keep their meaning.
@@ -57,7 +70,7 @@ func TestMemlock(t *testing.T) {
 	err := memoryFault(unix.ENOMEM)
 	require.ErrorIs(t, err, ErrMemlock)
 	require.ErrorIs(t, err, ucs.ErrNoMemory)
-	require.ErrorContains(t, err, "RLIMIT_MEMLOCK is "+sizeText(low.Cur))
+	require.ErrorContains(t, err, "locked memory is limited: RLIMIT_MEMLOCK is "+sizeText(low.Cur)) // as in docs/rdma.md
 	require.ErrorContains(t, err, "ulimit -l unlimited")
 	err = memoryFault(unix.EINVAL)
 	require.ErrorIs(t, err, ucs.ErrInvalid)

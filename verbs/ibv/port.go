@@ -106,7 +106,7 @@ func (d *device) chooseGID(port uint8) (int, error) {
 	if d.conf.HasGIDIndex {
 		g, err := d.GID(port, d.conf.GIDIndex)
 		if err == nil && g == (verbs.GID{}) {
-			err = fmt.Errorf("gid %d of RDMA device %q is not in use: choose another index, or auto: %w", d.conf.GIDIndex, d.info.Name, ErrNoGID)
+			err = fmt.Errorf("gid %d of RDMA device %q is not in use: choose another UCX_IB_GID_INDEX, or auto: %w", d.conf.GIDIndex, d.info.Name, ucs.ErrInvalid)
 		}
 		return d.conf.GIDIndex, err
 	}

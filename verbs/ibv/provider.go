@@ -153,6 +153,13 @@ func (p *Provider) Open(info verbs.DeviceInfo) (verbs.Context, error) {
 // openFault explains why a device cannot be opened.
 func openFault(name string, err error) error {
 	node := nodeOf(name)
+	if errors.Is(err, os.ErrNotExist) { // libibverbs looks in /dev/char too, and returns what it has found there
+		if f, e := os.OpenFile(node, os.O_RDWR, 0); e != nil {
+			err = e
+		} else {
+			_ = f.Close() // nothing was written
+		}
+	}
 	switch {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%w: open %s for reading and writing: add the user to the group of the file (often rdma), or change its mode", ErrPermission, node)
