@@ -194,7 +194,7 @@ func (w *Worker) openIfaces(domains []openDomain) {
 			w.t.locals = append(w.t.locals, wireup.LocalIface{Info: i, Attr: f.Attr(), Domain: n, Iface: f})
 		}
 	}
-	absent := w.t.ctx.selection.Absent(all)
+	absent := w.t.ctx.selection.Absent(all, w.t.refused)
 	w.t.refused = append(w.t.refused, absent...)
 	w.t.ctx.warned.Do(func() {
 		for _, r := range append(warn, absent...) {

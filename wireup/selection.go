@@ -152,8 +152,9 @@ func (sel *Selection) Iface(i uct.IfaceInfo) (u Use, reason string) {
 }
 
 // Absent returns the devices that the settings allow by name and that none of the host's ifaces
-// has. It returns nothing for a kind of which the host has no device.
-func (sel *Selection) Absent(ifaces []uct.IfaceInfo) (out []uct.Refusal) {
+// has. The reason is that of refused, if the device is among these. It returns nothing for a kind of
+// which the host has no device.
+func (sel *Selection) Absent(ifaces []uct.IfaceInfo, refused []uct.Refusal) (out []uct.Refusal) {
 	for kind, l := range sel.devices {
 		var names []string
 		for _, i := range ifaces {
@@ -168,8 +169,21 @@ func (sel *Selection) Absent(ifaces []uct.IfaceInfo) (out []uct.Refusal) {
 		slices.Sort(names)
 		names = slices.Compact(names)
 		for _, n := range l.Unmatched(append(names, "none")) {
-			out = append(out, uct.Refusal{Device: n, Reason: fmt.Sprintf("no such device, asked for by %s; there are %s", sel.devicesText[kind], strings.Join(names, ", "))})
+			out = append(out, uct.Refusal{Device: n, Reason: fmt.Sprintf("%s, asked for by %s; there are %s", whyAbsent(n, refused), sel.devicesText[kind], strings.Join(names, ", "))})
 		}
 	}
 	return out
+}
+
+// whyAbsent returns why no iface has the device n, which is named with its port or without. A domain that
+// does not open is refused without a port.
+func whyAbsent(n string, refused []uct.Refusal) string {
+	device, _, _ := strings.Cut(n, ":")
+	for _, r := range refused {
+		all, _, _ := strings.Cut(r.Device, ":")
+		if r.Device != "" && (r.Device == n || r.Device == device || all == n) {
+			return "this device cannot be used (" + r.Reason + ")"
+		}
+	}
+	return "no such device"
 }

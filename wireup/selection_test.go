@@ -167,6 +167,8 @@ func TestSelectionAbsentDevices(t *testing.T) {
 		{Transport: "ud", Device: "mlx5_0:1", Kind: uct.DeviceNet},
 		{Transport: "shm", Device: "memory", Kind: uct.DeviceShm},
 	}
+	refused := []uct.Refusal{{Transport: "rc", Device: "rxe0:1", Reason: "the port is down"}, {Transport: "rc", Device: "rxe1", Reason: "no permission"}}
+	const text = " (environment UCX_NET_DEVICES); there are mlx5_0, mlx5_0:1"
 	for env, want := range map[string][]string{
 		"UCX_NET_DEVICES=mlx5_0:1":         nil,
 		"UCX_NET_DEVICES=mlx5_0":           nil,
@@ -177,11 +179,15 @@ func TestSelectionAbsentDevices(t *testing.T) {
 		"UCX_SELF_DEVICES=self7":           nil, // there is nothing of that kind
 		"UCX_NET_DEVICES=mlx5_0:1,mlx5_7":  {"mlx5_7: no such device, asked for by UCX_NET_DEVICES=mlx5_0:1,mlx5_7 (environment UCX_NET_DEVICES); there are mlx5_0, mlx5_0:1"},
 		"UCX_NET_DEVICES=mlx5_0:2,mlx5_0*": {"mlx5_0:2: no such device, asked for by UCX_NET_DEVICES=mlx5_0:2,mlx5_0* (environment UCX_NET_DEVICES); there are mlx5_0, mlx5_0:1"},
+		"UCX_NET_DEVICES=rxe0:1":           {"rxe0:1: this device cannot be used (the port is down), asked for by UCX_NET_DEVICES=rxe0:1" + text},
+		"UCX_NET_DEVICES=rxe0":             {"rxe0: this device cannot be used (the port is down), asked for by UCX_NET_DEVICES=rxe0" + text},
+		"UCX_NET_DEVICES=rxe1:1":           {"rxe1:1: this device cannot be used (no permission), asked for by UCX_NET_DEVICES=rxe1:1" + text},
+		"UCX_NET_DEVICES=rxe0:2":           {"rxe0:2: no such device, asked for by UCX_NET_DEVICES=rxe0:2" + text},
 	} {
 		sel, err := Select(settings(t, env), components)
 		require.NoError(t, err)
 		var got []string
-		for _, r := range sel.Absent(ifaces) {
+		for _, r := range sel.Absent(ifaces, refused) {
 			got = append(got, r.String())
 		}
 		assert.Equal(t, want, got, env)

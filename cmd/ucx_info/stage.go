@@ -39,7 +39,7 @@ func openStage(providers []uct.Component, set *config.Set) (*stage, error) {
 	for i, p := range providers {
 		s.openComponent(i, p)
 	}
-	s.refused = append(s.refused, sel.Absent(s.infos)...)
+	s.refused = append(s.refused, sel.Absent(s.infos, s.refused)...)
 	return s, nil
 }
 
