@@ -84,6 +84,10 @@ func (v *verbsView) describe(d verbs.Context, port uint16) error {
 		v.Refused = err.Error()
 		return nil
 	}
+	if a.Link == verbs.LinkInfiniBand {
+		v.Refused = verbs.ErrInfiniBand.Error()
+		return nil
+	}
 	gid, err := d.GID(1, a.GIDIndex)
 	if err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/verbs"
 )
 
 // listSoft lists the devices of the software RNIC as JSON.
@@ -63,4 +64,19 @@ func TestSoftDevicesBySettings(t *testing.T) {
 	err := run([]string{"-d"}, &out, io.Discard)
 	require.ErrorIs(t, err, ucs.ErrInvalid)
 	assert.ErrorContains(t, err, "192.0.2.77")
+}
+
+// infiniBand is a device whose port is no Ethernet.
+type infiniBand struct{ verbs.Context }
+
+func (infiniBand) Port(uint8) (verbs.PortAttr, error) {
+	return verbs.PortAttr{State: verbs.PortActive, Link: verbs.LinkInfiniBand}, nil
+}
+
+// TestInfiniBand: a device that no transport uses has the reason, not an address.
+func TestInfiniBand(t *testing.T) {
+	v := verbsView{Provider: "ibv", Device: "mlx5_0"}
+	require.NoError(t, v.describe(infiniBand{}, 0))
+	assert.Contains(t, v.Refused, "its link layer is InfiniBand")
+	assert.Empty(t, v.Address)
 }
