@@ -22,9 +22,6 @@ const faultPatience = time.Second
 // quiet is how long nothing must come where nothing may, in the fabric's time.
 const quiet = 2 * time.Millisecond
 
-// systemQuiet is quiet where packets go through the system's queues, on an emulated machine too.
-const systemQuiet = 20 * time.Millisecond
-
 // yieldPasses is after how many idle passes the processor is offered to others.
 const yieldPasses = 64
 
@@ -123,11 +120,7 @@ func (e *env) settle() {
 	for range 64 {
 		e.poll()
 	}
-	if e.fabric.Advance != nil {
-		e.pass(quiet)
-		return
-	}
-	e.pass(systemQuiet)
+	e.pass(quiet)
 }
 
 func (e *env) drive(cond func() bool, limit time.Duration) bool {
