@@ -195,7 +195,7 @@ func retryExactCount(e *env) {
 
 // retryAnew: progress gives all retries back.
 func retryAnew(e *env) {
-	d := e.rc(func(a, _ *setup) { a.timeout, a.retry = e.briskCode()+2, 1 })
+	d := e.rc(func(a, _ *setup) { a.timeout, a.retry = e.briskCode()+3, 1 })
 	last := 0
 	e.watch(func(s *seen) Verdict {
 		if s.from == 0 && int(s.psn) != last { // the first time
@@ -204,7 +204,7 @@ func retryAnew(e *env) {
 		}
 		return Verdict{}
 	})
-	for i := range uint64(6) {
+	for i := range uint64(4) {
 		d.a.send(d.write(i))
 		d.a.sent(i)
 	}
