@@ -56,9 +56,6 @@ func mailboxOf(area []byte, k int) Cell { return cellOf(area[offMailbox+k*mailHa
 // consumer has not acknowledged the last message there.
 func (p *Producer) OfferMail() {
 	if !p.blocked && p.mailFree() {
-		if p.limit != 0 {
-			p.offerLimit = p.limit
-		}
 		p.offered, p.limit = p.head, 0
 	}
 }
@@ -74,7 +71,7 @@ func (p *Producer) TakeOffer() bool {
 	taken := p.offered == p.head
 	p.offered = 0
 	if p.limit == 0 && !p.blocked {
-		if p.limit = p.offerLimit; p.acked == p.head {
+		if p.limit = p.free; p.acked == p.head {
 			p.allFree()
 		}
 	}

@@ -28,8 +28,6 @@ type Producer struct {
 	acked   uint64 // head when the consumer had acknowledged all messages in the mailbox
 	offered uint64 // head when OfferMail was called; 0: no offer
 
-	offerLimit uint64 // limit then
-
 	size     uint64
 	cellTail *atomic.Uint64 // written by the consumer
 	bulkTail *atomic.Uint64
