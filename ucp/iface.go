@@ -110,8 +110,8 @@ func (w *thread) endHandler() {
 	}
 }
 
-// handleBatch receives the messages of a batch from the n-th on. It makes no call for a message but
-// that of the match, or of the handler of an active message without a header.
+// handleBatch receives the messages of a batch from the n-th on. It makes no call for an active message without a
+// header but that of the handler.
 //
 //hot:bench BenchmarkAMPair
 //go:noinline
@@ -123,18 +123,10 @@ func (wi *workerIface) handleBatch(mem []byte, ds []uct.Desc, n int) (kept uint6
 		switch {
 		case wi.rxChecks != 0 && !wi.checkRx(d):
 		case d.ID == wire.Eager:
-			i := w.matching.posted.Match(d.Header)
-			if i == 0 {
-				w.queueUnexpected(d.Header, data)
-				continue
-			}
-			s := request.As[recvOp](&w.slab.Slots[i])
-			if p := w.slab.Bufs[i]; len(data) != 8 || len(p) < 8 || s.Flags != request.FlagHasResult {
+			if i := w.matching.posted.Match(d.Header); i != 0 {
 				w.deliver(i, d.Header, data)
 			} else {
-				s.tag, s.length = d.Header, 8
-				binary.LittleEndian.PutUint64(p, binary.LittleEndian.Uint64(data))
-				s.State = request.StateDone
+				w.queueUnexpected(d.Header, data)
 			}
 		case d.ID != wire.User:
 			// What the next message's fetch needs is on its way while this message is handled.
