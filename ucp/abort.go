@@ -137,6 +137,6 @@ func (wi *workerIface) handleAbort(rx *rxConn, id uint64, data []byte) {
 			}
 		}
 		w.failTiedRecvs()
-		w.dropFromEndpoint(rx.peer)
+		w.dropFromEndpoint(rx.sender())
 	}
 }

@@ -134,13 +134,12 @@ func (rx *rxConn) fromEndpoint() Endpoint {
 	if e.usable() {
 		return e
 	}
-	if e.id = w.am.fromEps[rx.peer]; !e.usable() {
-		w.peers.Retain(rx.peer)
-		e = w.handle(w.newEpSlot(rx.peer))
+	if e.id = w.am.fromEps[rx.sender()]; !e.usable() {
+		e = w.handle(w.newEpSlot(w.retainPeer(rx.sender())))
 		if w.am.fromEps == nil {
 			w.am.fromEps = make(map[wireup.PeerID]uint64)
 		}
-		w.am.fromEps[rx.peer] = e.id
+		w.am.fromEps[rx.sender()] = e.id
 	}
 	rx.fromEp = e.id
 	return e

@@ -51,6 +51,9 @@ func (k *RemoteKey) checkAtomic(off, width uint64) error {
 	}
 	k.t.lock()
 	defer k.t.unlock()
+	if k.failed != nil {
+		return k.failed
+	}
 	w := k.t
 	if st := k.usable(uct.MemRemoteAtomic); st != ucs.OK {
 		return w.reason(w.endpoint(k.e), st)

@@ -159,7 +159,7 @@ func (w *Worker) NewEndpoint(a Address, c EndpointConfig) (Endpoint, error) {
 	if w.t.life.closing() {
 		return Endpoint{}, fmt.Errorf("new endpoint: %w", ErrClosed)
 	}
-	peer, err := w.t.peers.Add(a)
+	peer, err := w.t.addPeer(a)
 	if err != nil {
 		return Endpoint{}, fmt.Errorf("new endpoint: %w: %w", ErrInvalid, err)
 	}
@@ -178,7 +178,10 @@ func (w *Worker) NewEndpoint(a Address, c EndpointConfig) (Endpoint, error) {
 	return e, nil
 }
 
+// newEpSlot creates an endpoint to peer, and takes over the caller's reference.
 func (w *thread) newEpSlot(peer wireup.PeerID) uint32 {
+	w.publish.lock()
+	defer w.publish.unlock()
 	k := w.epFree
 	if k != 0 {
 		w.epFree = uint32(w.eps[k].peer)
@@ -194,18 +197,51 @@ func (w *thread) newEpSlot(peer wireup.PeerID) uint32 {
 	return k
 }
 
+// releaseEpSlot releases the slot of endpoint k, which has become epFree, and its reference to the
+// peer. In a Thread's table, where a slot has the index of the worker's endpoint, it keeps the
+// generation: the endpoint stays closed there.
+func (w *thread) releaseEpSlot(k uint32) {
+	w.publish.lock()
+	s := &w.eps[k]
+	peer := s.peer
+	if w.parent != nil {
+		*s = epSlot{gen: s.gen}
+	} else {
+		*s = epSlot{gen: s.gen + 1, peer: wireup.PeerID(w.epFree)}
+		w.epFree = k
+	}
+	w.publish.unlock()
+	w.releasePeer(peer)
+}
+
 // handle returns the Endpoint of slot k.
 func (w *thread) handle(k uint32) Endpoint {
 	return Endpoint{w, uint64(w.eps[k].gen)<<32 | uint64(k)}
 }
 
-// endpoint returns e's slot, 0 if e is closed.
+// endpoint returns e's slot, 0 if e is closed. A Thread gives e a slot at its first use.
 func (w *thread) endpoint(e Endpoint) uint32 {
-	k := uint32(e.id)
-	if e.t != w || int(k) >= len(w.eps) || w.eps[k].gen != uint32(e.id>>32) || w.eps[k].state == epFree {
+	k, gen := uint32(e.id), uint32(e.id>>32)
+	switch {
+	case e.t != w:
+		return 0
+	case int(k) >= len(w.eps) || w.eps[k].gen != gen:
+		if w.parent != nil && !w.life.closing() {
+			return w.attach(k, gen)
+		}
+		return 0
+	case w.eps[k].state == epFree:
 		return 0
 	}
 	return k
+}
+
+// closedErr returns the reason why e has no slot.
+func (e Endpoint) closedErr() error {
+	if e.id == foreignEndpoint {
+		return errForeign
+	}
+	return ErrClosed
 }
 
 // connect opens the lane of endpoint k at its first operation. If no transport reaches

@@ -157,12 +157,9 @@ func (w *thread) freeEndpoint(k uint32) {
 		lane = c.lane
 	}
 	delete(w.cold, k)
-	peer := s.peer
 	w.enterEndpoint(k, epFree)
-	*s = epSlot{gen: s.gen + 1, peer: wireup.PeerID(w.epFree)}
-	w.epFree = k
+	w.releaseEpSlot(k)
 	if lane != 0 {
 		w.releaseLane(lane)
 	}
-	w.peers.Release(peer)
 }

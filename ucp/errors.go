@@ -118,6 +118,7 @@ const (
 	refusedFlags ucs.Status = 0x70 + iota
 	refusedForms
 	refusedPieces
+	refusedForeign
 	refusedFeature                      // FeatureTag; those of the other features follow
 	refusedRMA     = refusedFeature + 1 // FeatureRMA
 )
@@ -131,7 +132,8 @@ var (
 		fmt.Errorf("the context was opened without FeatureAtomics: %w", ErrUnsupported),
 		fmt.Errorf("the context was opened without FeatureAM: %w", ErrUnsupported),
 	}
-	errPieces = fmt.Errorf("more than %d pieces: %w", maxPieces, ErrInvalid)
+	errForeign = fmt.Errorf("the endpoint belongs to another worker than the thread: %w", ErrInvalid)
+	errPieces  = fmt.Errorf("more than %d pieces: %w", maxPieces, ErrInvalid)
 )
 
 // statusErr returns the sentinel of this package for a status.
@@ -146,6 +148,8 @@ func statusErr(st ucs.Status) error {
 		return errForms
 	case refusedPieces:
 		return errPieces
+	case refusedForeign:
+		return errForeign
 	case ucs.Closed:
 		return ErrClosed
 	case ucs.Timeout:

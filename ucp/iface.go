@@ -17,6 +17,7 @@ import (
 type workerIface struct {
 	t           *thread
 	iface       uct.Iface
+	address     []byte      // of a Thread: what it sends to peers, its own address and its worker's
 	fetcher     uct.Fetcher // the iface, if peers expose memory to it; nil: none can
 	info        uct.IfaceInfo
 	domain      openDomain
@@ -43,6 +44,13 @@ const (
 	// sleeper arms it again before each sleep, also after its last endpoint was closed.
 	ifaceActive
 )
+
+// setIface sets the open iface.
+func (wi *workerIface) setIface(f uct.Iface) {
+	wi.iface = f
+	wi.fetcher, _ = f.(uct.Fetcher)
+	wi.t.polling.addCache(f)
+}
 
 func (wi *workerIface) name() string { return wi.info.Transport + "/" + wi.info.Device }
 

@@ -133,7 +133,7 @@ func (w *thread) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 		return 0, fmt.Errorf("connect worker %s over %s: %w", shortID(view.Worker), wi.name(), err)
 	}
 	wi.iface.Activate()
-	w.peers.Retain(peer)
+	w.retainPeer(peer)
 	i := w.laneFree
 	if i != 0 {
 		w.laneFree = w.lanes[i].next
@@ -311,6 +311,9 @@ func (w *thread) sendAddress(i uint32) {
 		return
 	}
 	a := w.address
+	if w.parent != nil {
+		a = w.ifaces[l.iface].address
+	}
 	for n := min(len(a), l.maxBcopy); n > 0; n = min(len(a), l.maxBcopy) {
 		w.control(i, control{id: wire.Peer, hdr: uint64(len(a) - n), text: a[:n]})
 		a = a[n:]
@@ -399,7 +402,7 @@ func (w *thread) closeLane(i uint32) {
 	l := &w.lanes[i]
 	ep, port := l.ep, w.ifaces[l.iface]
 	w.laneOf.remove(w.lanes, i)
-	w.peers.Release(l.peer)
+	w.releasePeer(l.peer)
 	w.enterLane(i, laneClosed)
 	*l = lane{laneLife: closedLane, next: w.laneFree}
 	w.laneFree = i

@@ -286,6 +286,13 @@ type idleEviction struct {
 	since     []ucs.Time
 }
 
+// addCache has the connections of an iface count, if it can suspend them.
+func (p *polling) addCache(f uct.Iface) {
+	if c, ok := f.(uct.ConnectionCache); ok {
+		p.eviction.caches = append(p.eviction.caches, c)
+	}
+}
+
 // evictInterval is the interval between two searches for idle connections.
 const evictInterval = 10 * time.Millisecond
 

@@ -32,6 +32,9 @@ func (t *thread) refuse(op request.Kind, e Endpoint, st ucs.Status) Request {
 	if k := uint32(e.id); st == ucs.PeerFailed && op != request.Flush && t.endpoint(e) != 0 {
 		t.eps[k].lost = true // a flush reports what the program may have dropped
 	}
+	if e.id == foreignEndpoint && st == ucs.Closed {
+		st = refusedForeign
+	}
 	return Request{t, refusedBit | uint64(st)<<56 | uint64(op)<<48 | uint64(uint16(e.id>>32))<<32 | uint64(uint32(e.id))}
 }
 

@@ -52,6 +52,8 @@ type RemoteKey struct {
 	rma    *keyLane // lane of put and get; nil: none
 	atomic *keyLane // lane of atomics; may be rma; nil: none
 	noAMO  string   // why atomic is nil
+	packed Key      // for RemoteKey.On
+	failed error    // why a Thread could not resolve the key; every operation returns it
 	closed bool
 }
 
@@ -118,7 +120,7 @@ func (e Endpoint) UnpackKey(key Key) (*RemoteKey, error) {
 	if err := r.plan(e); err != nil {
 		return nil, fmt.Errorf("unpack key: %w", err)
 	}
-	k := &RemoteKey{t: e.t, e: e, size: v.Len, base: v.Base, access: v.Access, amo: slowAtomics{}, words: slowAtomics{}}
+	k := &RemoteKey{t: e.t, e: e, size: v.Len, base: v.Base, access: v.Access, amo: slowAtomics{}, words: slowAtomics{}, packed: slices.Clone(key)}
 	if v.Len > 0 {
 		r.resolve(k) // not under the worker's lock: it may wait for the owner
 	}

@@ -34,7 +34,7 @@ func (r *keyResolver) plan(e Endpoint) error {
 	w := r.w
 	slot := w.endpoint(e)
 	if slot == 0 {
-		return ErrClosed
+		return e.closedErr()
 	}
 	r.view = w.peers.View(w.eps[slot].peer)
 	if r.key.Owner != r.view.Owner() {

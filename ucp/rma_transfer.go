@@ -169,6 +169,9 @@ func (k *RemoteKey) check(op request.Kind, off, n uint64) (r Request, bad bool) 
 	if op == request.Get || op == request.GetUint64 {
 		need, name = uct.MemRemoteGet, "get"
 	}
+	if k.failed != nil {
+		return k.refuseLocked(op, k.failed), true
+	}
 	st := k.usable(need)
 	switch {
 	case st == ucs.OK && (off > k.size || n > k.size-off):

@@ -26,6 +26,7 @@ type rxConn struct {
 	// The sending worker, if it sent its address. A peer may only name ids that it was
 	// sent: see sendByID.
 	peer           wireup.PeerID // 0: unknown
+	worker         wireup.PeerID // of the sender, if that is a Thread; 0: it is a worker itself
 	partialAddr    []byte        // first part of the sender's address
 	replyLane      uint32        // lane to the sender; 0: none yet
 	replySent      bool          // a message that the sender waits for was sent on replyLane
@@ -80,23 +81,39 @@ func (wi *workerIface) handlePeerAddress(rx *rxConn, follow uint64, data []byte)
 	if follow > 0 {
 		return
 	}
-	peer, err := w.peers.Add(rx.partialAddr)
+	own, worker := wireup.SplitSender(rx.partialAddr)
 	rx.partialAddr = nil
+	ids := [2]wireup.PeerID{}
+	var err error
+	if ids[0], err = w.addPeer(own); err == nil && worker != nil {
+		if ids[1], err = w.addPeer(worker); err != nil {
+			w.releasePeer(ids[0])
+		}
+	}
 	if err != nil { // perhaps a worker of another version, which must not wait for replies
 		wi.protocolError(rx)
 		w.ctx.log.Warn("disconnected a worker", zap.Error(err))
 		wi.iface.Disconnect(rx.id)
 		return
 	}
-	if rx.peer != 0 && rx.peer != peer {
-		w.peers.Release(peer)
-		wi.protocolError(rx)
+	if rx.peer == 0 {
+		rx.peer, rx.worker = ids[0], ids[1]
 		return
 	}
-	if rx.peer != 0 { // it was received before
-		w.peers.Release(peer)
+	same := rx.peer == ids[0] && rx.worker == ids[1] // it was received before
+	w.releasePeer(ids[0])
+	w.releasePeer(ids[1])
+	if !same {
+		wi.protocolError(rx)
 	}
-	rx.peer = peer
+}
+
+// sender returns the worker that sends on rx, or whose Thread does; 0: it is unknown.
+func (rx *rxConn) sender() wireup.PeerID {
+	if rx.worker != 0 {
+		return rx.worker
+	}
+	return rx.peer
 }
 
 // openReplyLane returns the lane to the sender of rx, and opens it if needed. It returns 0 if
@@ -202,9 +219,8 @@ func (wi *workerIface) rxConnClosed(id uint32, reason error) {
 	for _, i := range left {
 		w.releaseReplyRef(i)
 	}
-	if rx.peer != 0 {
-		w.peers.Release(rx.peer)
-	}
+	w.releasePeer(rx.peer)
+	w.releasePeer(rx.worker)
 	w.rxConns[rx.index] = nil
 	w.freeRxConns = append(w.freeRxConns, rx.index)
 }
@@ -223,8 +239,8 @@ func (rx *rxConn) saveReason(i uint32, reason error) {
 		return
 	}
 	e := &OpError{Op: w.slab.Slots[i].Op.String(), Err: reason}
-	if rx.peer != 0 {
-		e.Peer = shortID(w.peers.UUID(rx.peer))
+	if p := rx.sender(); p != 0 {
+		e.Peer = shortID(w.peers.UUID(p))
 	}
 	w.slab.saveErr(i, e)
 }

@@ -52,30 +52,56 @@ type sleeper struct {
 }
 
 // initSleep sets the spin time: spin if it is not 0, else the setting.
-func (w *Worker) initSleep(spin time.Duration) {
-	s := &w.t.polling.sleeper
+func (w *thread) initSleep(spin time.Duration) {
+	s := &w.polling.sleeper
 	if spin == 0 {
-		if spin = rowSpinTime.Get(w.t.ctx.settings); spin == config.Forever {
+		if spin = rowSpinTime.Get(w.ctx.settings); spin == config.Forever {
 			spin = -1
 		}
 	}
-	if w.t.polling.slow.set == nil {
+	if w.polling.slow.set == nil {
 		spin = -1
 	}
-	s.spin, s.after, w.t.ctxCheckPasses = ucs.Time(spin), clockPasses, ctxPasses
+	s.spin, s.after, w.ctxCheckPasses = ucs.Time(spin), clockPasses, ctxPasses
 	if spin >= 0 && spin < minSpin {
-		s.spin, s.after, w.t.ctxCheckPasses = 0, 1, armPasses // not right after a pass with work: the wait may be over
+		s.spin, s.after, w.ctxCheckPasses = 0, 1, armPasses // not right after a pass with work: the wait may be over
 	}
 	if s.spin < 0 {
 		return
 	}
-	fds := []int{w.t.polling.wake.signal.FD()}
-	for _, wi := range w.t.ifaces {
+	s.none = shmem.NewPollSet()
+	w.polling.watchIfaces()
+}
+
+func (p *polling) setIfaces(all []*workerIface) { p.ifaces = all }
+
+// watch has slow looks and sleeps watch an iface that a Thread has opened.
+func (w *thread) watch(wi *workerIface) {
+	p := &w.polling
+	if p.slow.set == nil && p.wake.problem == nil {
+		p.wake.problem = w.openWakeup()
+		w.initSleep(0)
+		return
+	}
+	if fd := wi.iface.EventFD(); p.slow.set != nil && fd >= 0 {
+		if p.slow.set.Add(fd, uint64(wi.index), shmem.EventIn) != nil {
+			p.sleeper.unarmed = true // sleeps are short
+		}
+	}
+	if p.sleeper.set != nil {
+		p.watchIfaces()
+	}
+}
+
+// watchIfaces has sleeps watch the descriptors of the ifaces that are open.
+func (p *polling) watchIfaces() {
+	fds := []int{p.wake.signal.FD()}
+	for _, wi := range p.ifaces {
 		fd := wi.iface.EventFD()
 		fds = append(fds, fd)
-		s.unarmed = s.unarmed || fd < 0
+		p.sleeper.unarmed = p.sleeper.unarmed || fd < 0 && wi.isOpen()
 	}
-	s.set, s.none = shmem.NewPollSet(fds...), shmem.NewPollSet()
+	p.sleeper.set = shmem.NewPollSet(fds...)
 }
 
 // sleep blocks until there is something to progress, Signal is called, or ctx ends. It may
@@ -241,7 +267,7 @@ type wakeup struct {
 const signalData = 1 << 32
 
 // openWakeup opens one descriptor that watches the EventFDs of all ifaces.
-func (w *Worker) openWakeup() error {
+func (w *thread) openWakeup() error {
 	set, err := shmem.NewEpoll()
 	if err != nil {
 		return err
@@ -251,7 +277,7 @@ func (w *Worker) openWakeup() error {
 		return errors.Join(err, set.Close())
 	}
 	err = set.Add(flag.FD(), signalData, shmem.EventIn)
-	for k, wi := range w.t.ifaces {
+	for k, wi := range w.ifaces {
 		if fd := wi.iface.EventFD(); fd >= 0 && err == nil {
 			err = set.Add(fd, uint64(k), shmem.EventIn)
 		}
@@ -259,7 +285,7 @@ func (w *Worker) openWakeup() error {
 	if err != nil {
 		return errors.Join(err, flag.Close(), set.Close())
 	}
-	w.t.polling.slow.set, w.t.polling.wake.signal = set, flag
+	w.polling.slow.set, w.polling.wake.signal = set, flag
 	return nil
 }
 

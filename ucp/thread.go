@@ -48,6 +48,8 @@ type thread struct {
 	pool       pool.Pool         // memory of unexpected messages and of inline copies
 
 	ctx     *Context
+	parent  *thread     // of a Thread: that of its worker; nil: a worker's own
+	publish publishLock // guards what the Threads of the worker read
 	id      uct.UUID
 	ifaces  []*workerIface
 	locals  []wireup.LocalIface // ifaces as lane selection sees them

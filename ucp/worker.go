@@ -11,6 +11,7 @@ import (
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/platform"
+	"github.com/goucx/goucx/ucs/protocol"
 	"github.com/goucx/goucx/ucs/stats"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -48,8 +49,9 @@ type WorkerConfig struct {
 // Signal is always safe.
 type Worker struct {
 	t         thread
-	flushed   bool  // its context, which is closing, has flushed it
-	flushErr  error // result of that flush
+	threads   *threadSet // nil: it has none
+	flushed   bool       // its context, which is closing, has flushed it
+	flushErr  error      // result of that flush
 	mode      ThreadMode
 	eager     bool          // endpoints connect when they are created
 	closeDone chan struct{} // closed when Close returns, with ThreadMulti
@@ -92,12 +94,33 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("new worker: %w", err)
 	}
-	// The id equals the process's UUID but for the first four bytes. So package wireup stores
-	// the rest once for all workers of a process.
-	id := uct.UUID(platform.ProcessID())
-	binary.LittleEndian.PutUint32(id[:], binary.LittleEndian.Uint32(id[:])+workerSeq.Add(1))
-	w := &Worker{mode: c.Mode, t: thread{
-		ctx: x, id: id, operations: &operations, locked: c.Mode == ThreadMulti, tagSlow: c.Mode == ThreadMulti || x.features&FeatureTag == 0, polling: polling{firstActive: noIface{}, word: &alwaysReady},
+	w := x.newWorker(c.Mode)
+	if c.UnexpectedBudget > 0 {
+		w.t.matching.budget.limit = uint64(c.UnexpectedBudget)
+	}
+	w.openIfaces(domains)
+	w.t.polling.ifaces = w.t.ifaces
+	if len(w.t.ifaces) == 0 {
+		return nil, fmt.Errorf("new worker: no interface works%s: %w", reasons(w.t.refused), ErrUnsupported)
+	}
+	w.t.polling.wake.problem = w.t.openWakeup()
+	w.t.initSleep(c.Spin)
+	a, refused, err := wireup.Build(x.view(w.t.id, wireup.FeatureAbort), w.t.locals)
+	w.t.address = a
+	w.t.refused = append(w.t.refused, refused...)
+	if err == nil {
+		err = x.own(w)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("new worker: %w", errors.Join(err, w.closeIfaces()))
+	}
+	return w, nil
+}
+
+// newWorker returns a worker without ifaces, configured by the settings.
+func (x *Context) newWorker(mode ThreadMode) *Worker {
+	w := &Worker{mode: mode, t: thread{
+		ctx: x, id: newWorkerID(), operations: &operations, locked: mode == ThreadMulti, tagSlow: mode == ThreadMulti || x.features&FeatureTag == 0, polling: polling{firstActive: noIface{}, word: &alwaysReady},
 		lanes:   []lane{{laneLife: closedLane}},
 		laneOf:  make(laneIndex),
 		cold:    make(coldEps),
@@ -106,12 +129,12 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		count:   stats.NewSet(counterNames[:]),
 	}}
 	if x.liveStats != nil {
-		w.t.show = &display{mode: c.Mode, replied: make(chan struct{}, 1)}
+		w.t.show = &display{mode: mode, replied: make(chan struct{}, 1)}
 		w.t.show.last.Store(&summary{at: ucs.Now()})
 	}
 	_ = w.t.stats.Add("ucp", w.t.count) // the first, so its name is not taken
 	w.t.slab.init(&w.t.pool)
-	w.t.am.init(&w.t, c.Mode == ThreadMulti)
+	w.t.am.init(&w.t, mode == ThreadMulti)
 	w.t.polling.slow = slowPoll{
 		everyPasses: uint32(rowSlowPasses.Get(x.settings)), every: ucs.Time(rowSlowInterval.Get(x.settings)), all: !rowIdleSkip.Get(x.settings),
 	}
@@ -124,36 +147,24 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 	}
 	w.t.maxCredits = uint32(rowRndvOutstanding.Get(x.settings))
 	w.t.matching.budget.limit = uint64(rowUnexpectedBudget.Get(x.settings))
-	if c.UnexpectedBudget > 0 {
-		w.t.matching.budget.limit = uint64(c.UnexpectedBudget)
-	}
 	w.t.matching.lacking = x.features.has(FeatureTag)
-	w.openIfaces(domains)
-	w.t.polling.ifaces = w.t.ifaces
-	if len(w.t.ifaces) == 0 {
-		return nil, fmt.Errorf("new worker: no interface works%s: %w", reasons(w.t.refused), ErrUnsupported)
-	}
-	w.t.polling.wake.problem = w.openWakeup()
-	w.initSleep(c.Spin)
 	w.t.polling.eviction.maxActive = rowMaxLive.Get(x.settings)
-	for _, wi := range w.t.ifaces {
-		if f, ok := wi.iface.(uct.ConnectionCache); ok {
-			w.t.polling.eviction.caches = append(w.t.polling.eviction.caches, f)
-		}
-	}
 	w.eager = rowConnect.Get(x.settings) == "eager"
 	w.t.owner.cores = runtime.GOMAXPROCS(0)
-	view := wireup.View{Host: platform.HostID(), Process: x.id.Process, Context: x.id.Context, Worker: id, Features: wireup.FeatureAbort}
-	a, refused, err := wireup.Build(view, w.t.locals)
-	w.t.address = a
-	w.t.refused = append(w.t.refused, refused...)
-	if err == nil {
-		err = x.own(w)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("new worker: %w", errors.Join(err, w.closeIfaces()))
-	}
-	return w, nil
+	return w
+}
+
+// newWorkerID returns a unique id. It equals the process's UUID but for the first four bytes. So
+// package wireup stores the rest once for all workers of a process.
+func newWorkerID() uct.UUID {
+	id := uct.UUID(platform.ProcessID())
+	binary.LittleEndian.PutUint32(id[:], binary.LittleEndian.Uint32(id[:])+workerSeq.Add(1))
+	return id
+}
+
+// view returns the identity of a worker of the context, without entries.
+func (x *Context) view(worker uct.UUID, f protocol.Features) wireup.View {
+	return wireup.View{Host: platform.HostID(), Process: x.id.Process, Context: x.id.Context, Worker: worker, Features: f}
 }
 
 // openIfaces opens the usable ifaces of every domain. It records the others in w.refused
@@ -188,8 +199,7 @@ func (w *Worker) openIfaces(domains []openDomain) {
 				warn = append(warn, w.t.refused[len(w.t.refused)-1])
 				continue
 			}
-			wi.iface = f
-			wi.fetcher, _ = f.(uct.Fetcher)
+			wi.setIface(f)
 			w.t.ifaces = append(w.t.ifaces, wi)
 			w.t.locals = append(w.t.locals, wireup.LocalIface{Info: i, Attr: f.Attr(), Domain: n, Iface: f})
 		}
@@ -250,12 +260,18 @@ func (w *Worker) Close() error {
 		}
 	}
 	w.t.life.enter(workerClosing)
+	threads := w.threads
 	if w.t.am.multi { // with other modes no goroutine waits for it
 		w.closeDone = make(chan struct{})
 		defer close(w.closeDone)
 	}
 	w.t.unlock()
-	err := w.closeEndpoints()
+	var errs []error
+	for t := range threads.all() {
+		errs = append(errs, t.Close())
+	}
+	errs = append(errs, w.closeEndpoints())
+	err := errors.Join(errs...)
 	w.t.lock()
 	if !w.t.acquireProgress() {
 		w.t.unlock()

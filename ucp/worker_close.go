@@ -100,6 +100,8 @@ func (w *Worker) closeEndpoints() error {
 			w.t.closeLane(uint32(i))
 		}
 	}
+	w.t.publish.lock()
+	defer w.t.publish.unlock()
 	for k := range w.t.eps {
 		w.t.eps[k].gen++
 		if w.t.eps[k].state != epFree {

@@ -33,7 +33,11 @@ const (
 )
 
 // addressFormat is the format of worker addresses, and of all messages of package ucp.
-var addressFormat = protocol.Format{Name: "worker address", Version: 2, Features: [8]string{4: "abort"}}
+var addressFormat = protocol.Format{Name: "worker address", Version: 2, Features: [8]string{0: "threads", 4: "abort"}}
+
+// FeatureThread is a required feature bit of the address that a Thread of a worker sends to its peer: the worker's
+// address follows. No program passes such an address on.
+const FeatureThread protocol.Features = 1 << 0
 
 // FeatureAbort is an optional feature bit of a worker address: the worker reads the messages by which
 // a peer aborts an endpoint.
@@ -100,6 +104,16 @@ func (v View) Append(b []byte) ([]byte, error) {
 	}
 	binary.LittleEndian.PutUint16(b[start+offLength:], uint16(n))
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b[start:], castagnoli)), nil
+}
+
+// SplitSender splits what a peer sends as its address: its own, and if it is a Thread, that of its
+// worker. It checks neither; worker is nil for a worker itself.
+func SplitSender(b []byte) (own, worker []byte) {
+	if len(b) < headerLen || protocol.Features(b[offFeatures])&FeatureThread == 0 {
+		return b, nil
+	}
+	n := min(int(binary.LittleEndian.Uint16(b[offLength:])), len(b))
+	return b[:n], b[n:]
 }
 
 func (e Entry) append(b []byte) []byte {

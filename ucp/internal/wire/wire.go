@@ -60,8 +60,9 @@ const (
 	MaxMessage = math.MaxInt
 	// MaxReason is the longest reason in a refusal or an abort, in bytes.
 	MaxReason = 200
-	// MaxPeerAddress is the longest worker address that a peer may send, in bytes.
-	MaxPeerAddress = 2048
+	// MaxPeerAddress is the most bytes that a peer may send as its address: its own, and for a Thread
+	// also that of its worker.
+	MaxPeerAddress = 2 * 2048
 )
 
 // What a Cancel cancels.
