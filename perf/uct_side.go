@@ -171,7 +171,7 @@ func (s *uctSide) connect(g Group) error {
 	if ok, why := s.iface.Reachable(a); !ok {
 		return fmt.Errorf("%s: %w: %s", s.name, ucs.ErrUnreachable, why)
 	}
-	if s.ep, err = s.iface.NewEndpoint(a, 0); err != nil {
+	if s.ep, err = s.iface.NewEndpoint(a); err != nil {
 		return fmt.Errorf("connect over %s: %w", s.name, err)
 	}
 	s.iface.Activate()

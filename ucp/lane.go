@@ -128,7 +128,7 @@ func (w *thread) openLane(peer wireup.PeerID, view *wireup.View, c wireup.Candid
 		return i, nil
 	}
 	wi := w.ifaces[c.Local]
-	ep, err := wi.iface.NewEndpoint(view.Entries[c.Remote].Addr, 0)
+	ep, err := wi.iface.NewEndpoint(view.Entries[c.Remote].Addr)
 	if err != nil {
 		return 0, fmt.Errorf("connect worker %s over %s: %w", shortID(view.Worker), wi.name(), err)
 	}

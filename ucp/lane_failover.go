@@ -78,7 +78,7 @@ func (w *thread) failOver(i uint32, f uct.Failure) bool {
 		if w.laneOf.find(w.lanes, l.peer, uint32(c.Local)) != 0 || len(keys) > 0 && !carriesEmulation(wi) {
 			continue
 		}
-		ep, err := wi.iface.NewEndpoint(view.Entries[c.Remote].Addr, 0)
+		ep, err := wi.iface.NewEndpoint(view.Entries[c.Remote].Addr)
 		if err != nil {
 			continue
 		}

@@ -125,7 +125,7 @@ func (i *fakeIface) Reachable(a uct.Address) (bool, string) {
 	return string(a.Iface) == string(i.worker[:]), "another worker"
 }
 
-func (i *fakeIface) NewEndpoint(uct.Address, int) (uct.Endpoint, error) {
+func (i *fakeIface) NewEndpoint(uct.Address) (uct.Endpoint, error) {
 	i.ep = &fakeEP{i: i, f: i.f}
 	return i.ep, nil
 }

@@ -200,11 +200,11 @@ type unopenedIface struct {
 }
 
 // NewEndpoint opens the iface.
-func (u *unopenedIface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
+func (u *unopenedIface) NewEndpoint(a uct.Address) (uct.Endpoint, error) {
 	if err := u.of.open(); err != nil {
 		return nil, err
 	}
-	return u.of.iface.NewEndpoint(a, t)
+	return u.of.iface.NewEndpoint(a)
 }
 
 // Reachable refuses self, which reaches only its own worker.

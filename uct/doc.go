@@ -25,8 +25,7 @@
 //
 // Iface.Progress makes all callbacks, on the calling goroutine. A callback may post operations and
 // close endpoints; it must not call Progress. An Iface and its Endpoints are used by one goroutine
-// at a time. With LockShared the transport locks what the Iface shares with other Ifaces of the
-// same resources.
+// at a time. A transport locks what an Iface shares with others.
 //
 // Start reading at Iface and Endpoint.
 package uct

@@ -44,7 +44,7 @@ func ExampleIface() {
 	if ok, why := f.Reachable(a); !ok {
 		log.Fatal(why)
 	}
-	ep, err := f.NewEndpoint(a, 0)
+	ep, err := f.NewEndpoint(a)
 	check(err)
 	f.Activate() // one endpoint more that the layer above uses
 	if st := ep.AMShort(5, 0xbeef, []byte("hello")); st != ucs.OK {

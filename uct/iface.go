@@ -22,25 +22,31 @@ type IfaceInfo struct {
 	Kind   DeviceKind
 }
 
-// LockMode is how an iface shares its resources.
-type LockMode uint8
+// ThreadDomain is the thread domain of an iface's queue pairs. A transport without queue pairs
+// ignores it.
+//
+// Source: the levels of sharing of "Scalable Communication Endpoints for MPI+Threads Applications".
+type ThreadDomain uint8
 
-// Lock modes.
+// Thread domains.
 const (
-	// LockNone: only this iface's goroutine uses its resources.
-	LockNone LockMode = iota
-	// LockShared: other ifaces or threads use the same resources. The transport locks what is
-	// shared.
-	LockShared
+	// OwnDomain: one of the iface's own. The device chooses what of it is shared with others.
+	OwnDomain ThreadDomain = iota
+	// ExclusiveDomain: its own, which shares no doorbell page with another.
+	ExclusiveDomain
+	// PairedDomain: its own, which may share its doorbell page with one other.
+	PairedDomain
+	// NoDomain: none. The queue pairs use what the device context has for all, with locks.
+	NoDomain
 )
 
-// Resources numbers the resources that the iface's endpoints share. Equal numbers denote the same
-// resource. A policy creates the plan; the zero value is the default plan.
-//
-// Source: the resource hierarchy of "Scalable Communication Endpoints for MPI+Threads
-// Applications".
+// Resources are what an iface gets of its device. A policy of package ucp/sharing plans them; the zero
+// value is the default.
 type Resources struct {
-	Context, Domain, Thread, CQ, QP, Rings int
+	// Domain is the thread domain of the queue pairs.
+	Domain ThreadDomain
+	// Spares is the number of further thread domains that the iface takes and does not use.
+	Spares int
 	// MaxUnexpected bounds the unexpected data, received before its receive is posted, in bytes.
 	// 0: the transport's default.
 	MaxUnexpected int
@@ -54,12 +60,8 @@ type IfaceConfig struct {
 	Worker UUID
 	// Settings; nil: those of the domain.
 	Settings *config.Set
-	// Lock is whether other ifaces use the same Resources; zero: none does.
-	Lock LockMode
-	// Resources to use; zero: the default plan.
+	// Resources to use; zero: the default.
 	Resources Resources
-	// Threads is the number of thread indexes for which endpoints may be opened. 0: one.
-	Threads int
 	// Stats is the group for the iface's counters; nil: none.
 	Stats *stats.Group
 	// Wants are the operations that will be used; the iface may allocate no resources for others.
@@ -92,7 +94,7 @@ type Unattended interface {
 type Address struct{ Device, Iface []byte }
 
 // Iface is a communication interface of a worker. An Iface and its endpoints are used by one
-// goroutine at a time.
+// goroutine at a time; but Attr, DeviceAddress, Address and Reachable may be called by any.
 type Iface interface {
 	// Attr returns the iface's capabilities. They do not change; the caller must not write to them.
 	Attr() *IfaceAttr
@@ -103,11 +105,10 @@ type Iface interface {
 	// Reachable reports whether a may be reachable, or else the reason. Only connecting proves
 	// that it is.
 	Reachable(a Address) (bool, string)
-	// NewEndpoint creates a send handle to the iface at a, for thread index t < Threads. It does
-	// not wait for the peer; operations posted before the connection is established arrive in
+	// NewEndpoint creates a send handle to the iface at a. It does not wait for the peer; operations posted before the connection is established arrive in
 	// order. An error that wraps ucs.ErrPeerFailed means that the peer is certainly gone, so that
 	// the caller tries no other transport.
-	NewEndpoint(a Address, t int) (Endpoint, error)
+	NewEndpoint(a Address) (Endpoint, error)
 
 	// Progress does bounded work: at most about budget messages and events. It returns the number
 	// of messages, events and failures, plus resumed pending operations and copies for a Fetch, so that

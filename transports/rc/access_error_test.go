@@ -42,7 +42,7 @@ func newRefuser(t *testing.T, run func(t *testing.T, r *refuser), settings ...st
 			set := settingsOf(t, append(settings, "UCX_RC_TIMEOUT=2s", "UCX_RC_KEEPALIVE_INTERVAL=inf")...)
 			r.a, r.b = newEndWith(t, c, 1, set), newEndWith(t, c, 2, set)
 			var err error
-			r.to, err = r.a.NewEndpoint(r.b.address(), 0)
+			r.to, err = r.a.NewEndpoint(r.b.address())
 			require.NoError(t, err)
 			mem, err := r.b.d.Allocate(4096, uct.MemRemote)
 			require.NoError(t, err)
@@ -161,7 +161,7 @@ func TestRefusedAskedAfter(t *testing.T) {
 // device flushes with the queue pair. It learns of the refusal by that, too.
 func TestRefusedWhileSending(t *testing.T) {
 	newRefuser(t, func(t *testing.T, r *refuser) {
-		back, err := r.b.NewEndpoint(r.a.address(), 0)
+		back, err := r.b.NewEndpoint(r.a.address())
 		require.NoError(t, err)
 		r.lose(func(p *soft.PacketInfo) bool { return p.Syndrome == wire.NakRemoteAccess || p.Op == wire.SendOnly })
 		require.Equal(t, ucs.OK, back.AMUint64(1, 2, 3))

@@ -15,7 +15,7 @@ import (
 func enteredAtRest(t *testing.T) (a, b *end, first uct.Endpoint) {
 	c := Component(inproc())
 	a, b = newEnd(t, c, 1), newEnd(t, c, 2)
-	first, err := a.NewEndpoint(b.address(), 0)
+	first, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return first.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	until(t, func() bool { return len(b.got) == 1 && b.sees(func() bool { return !b.AlarmSet() }) }, a, b)
@@ -28,7 +28,7 @@ func enteredAtRest(t *testing.T) (a, b *end, first uct.Endpoint) {
 // async goroutine hears what connects after it nevertheless.
 func TestHearsAfterProgress(t *testing.T) {
 	a, b, _ := enteredAtRest(t)
-	second, err := a.NewEndpoint(b.address(), 0)
+	second, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	require.Equal(t, ucs.NoResource, second.AMUint64(1, 0, 0))
 	until(t, func() bool { return readable(b.channel.FD()) }, a)
@@ -37,7 +37,7 @@ func TestHearsAfterProgress(t *testing.T) {
 	b.serviceTimers()
 	b.ProgressDepth--
 	b.Leave()
-	third, err := a.NewEndpoint(b.address(), 0)
+	third, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return third.AMUint64(1, 0, 0) == ucs.OK }, a)
 	until(t, func() bool { return second.AMUint64(1, 0, 0) == ucs.OK }, a)
@@ -52,7 +52,7 @@ func TestHearsAfterMost(t *testing.T) {
 	})
 	until(t, func() bool { n, _ := b.ud.poll(1); return n == 1 }, a)
 	b.Leave()
-	second, err := a.NewEndpoint(b.address(), 0)
+	second, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return second.AMUint64(1, 0, 0) == ucs.OK }, a)
 }
@@ -64,7 +64,7 @@ func TestArmsAfterDrainedSends(t *testing.T) {
 	a, b, other := newEnd(t, c, 1), newEnd(t, c, 2), newEnd(t, c, 3)
 	var eps [2]*ep
 	for i, to := range []*end{b, other} {
-		x, err := a.NewEndpoint(to.address(), 0)
+		x, err := a.NewEndpoint(to.address())
 		require.NoError(t, err)
 		eps[i] = x.(*ep)
 		until(t, func() bool { return x.AMUint64(1, 0, 0) == ucs.OK }, a, to)

@@ -31,7 +31,7 @@ func TestConnectsWhileComputing(t *testing.T) {
 				c := Component(link())
 				a, b := newEnd(t, c, 1), newEnd(t, c, 2)
 				compute(t)
-				to, err := a.NewEndpoint(b.address(), 0)
+				to, err := a.NewEndpoint(b.address())
 				require.NoError(t, err)
 				reachMemory(t, a, b, to)
 				const n = 100
@@ -81,10 +81,10 @@ func TestConnectsFromBothSidesWhileOneComputes(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%d", name, workers[0]), func(t *testing.T) {
 				c := Component(link())
 				a, b := newEnd(t, c, workers[0]), newEnd(t, c, workers[1])
-				back, err := b.NewEndpoint(a.address(), 0)
+				back, err := b.NewEndpoint(a.address())
 				require.NoError(t, err)
 				require.Equal(t, ucs.NoResource, back.AMUint64(1, 1, 1), "it says hello, and looks no more")
-				to, err := a.NewEndpoint(b.address(), 0)
+				to, err := a.NewEndpoint(b.address())
 				require.NoError(t, err)
 				reachMemory(t, a, b, to)
 				// The connection is ready on the side that has not looked, too.
@@ -106,7 +106,7 @@ func TestSectionRepeats(t *testing.T) {
 	c := Component(loopback)
 	set := settingsOf(t, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=20ms") // 4 messages at least
 	a, b := newEndWith(t, c, 1, set), newEnd(t, c, 2)
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	b.inside(func() { require.NoError(t, b.ud.qp.Close()) }) // a peer that hears nothing
 	require.Equal(t, ucs.NoResource, to.AMUint64(1, 1, 1))
@@ -124,7 +124,7 @@ func TestConnectTimeoutIsTime(t *testing.T) {
 	c := Component(loopback)
 	set := settingsOf(t, "UCX_RC_CONNECT_RETRY=1ms", "UCX_RC_CONNECT_TIMEOUT=500ms")
 	a, b := newEndWith(t, c, 1, set), newEnd(t, c, 2)
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	b.inside(func() { require.NoError(t, b.ud.qp.Close()) }) // a peer that receives nothing
 	began, rounds := time.Now(), 0
@@ -148,7 +148,7 @@ func TestSleeperIsWoken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := Component(link())
 			a, b := newEnd(t, c, 1), newEnd(t, c, 2)
-			back, err := b.NewEndpoint(a.address(), 0)
+			back, err := b.NewEndpoint(a.address())
 			require.NoError(t, err)
 			a.EnterWait() // it hears nothing now
 			require.Equal(t, ucs.OK, back.PendingAdd(7))

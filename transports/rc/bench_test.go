@@ -27,11 +27,11 @@ type bench struct {
 func newBench(t testing.TB) *bench {
 	c := Component(inproc())
 	s := &bench{TB: t, a: newEnd(t, c, 1), b: newEnd(t, c, 2)}
-	to, err := s.a.NewEndpoint(s.b.address(), 0)
+	to, err := s.a.NewEndpoint(s.b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, s.a, s.b)
 	until(t, func() bool { return len(s.b.got) == 1 }, s.a, s.b)
-	back, err := s.b.NewEndpoint(s.a.address(), 0)
+	back, err := s.b.NewEndpoint(s.a.address())
 	require.NoError(t, err)
 	s.ep, s.back = to.(*ep), back.(*ep)
 	until(t, func() bool { return s.b.sees(func() bool { return s.back.txQueue != nil }) }, s.a, s.b)

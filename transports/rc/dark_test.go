@@ -122,7 +122,7 @@ func (s *stream) take(d *uct.Desc, p []byte) {
 func (n *night) streams() (all [2]*stream) {
 	ends := [2]*end{n.a, n.b}
 	for i, e := range ends {
-		ep, err := e.NewEndpoint(ends[1-i].address(), 0)
+		ep, err := e.NewEndpoint(ends[1-i].address())
 		require.NoError(n, err)
 		s := &stream{ep: ep}
 		all[i], ends[1-i].onMessage = s, s.take
@@ -244,7 +244,7 @@ func TestPartitionWhileConnecting(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			n := nightfall(t, "UCX_RC_CONNECT_TIMEOUT=500ms", "UCX_RC_CONNECT_RETRY=5ms")
 			n.cut(d)
-			ep, err := n.a.NewEndpoint(n.b.address(), 0)
+			ep, err := n.a.NewEndpoint(n.b.address())
 			require.NoError(t, err)
 			require.Equal(t, ucs.NoResource, ep.AMUint64(1, 1, 1))
 			n.until(func() bool { return len(n.a.failures) > 0 && len(n.b.byLocalID) == 0 })

@@ -55,7 +55,7 @@ func newLeaves(t *testing.T, env ...string) *leaves {
 			return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc, Switch: sw, Faults: faults, Log: log})}
 		}), byte(i+1), settingsOf(t, env...))
 	}
-	u, err := l.ends[0].NewEndpoint(l.ends[1].address(), 0)
+	u, err := l.ends[0].NewEndpoint(l.ends[1].address())
 	require.NoError(t, err)
 	l.to = u.(*ep)
 	l.send(1)

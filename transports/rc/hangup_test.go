@@ -19,7 +19,7 @@ func TestHangUpAsleep(t *testing.T) {
 	c := Component(inproc())
 	b, a := newEnd(t, c, 2), newEnd(t, c, 1)
 	for i := range conns {
-		u, err := a.NewEndpoint(b.address(), 0)
+		u, err := a.NewEndpoint(b.address())
 		require.NoError(t, err)
 		to := u.(*ep)
 		until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
@@ -72,7 +72,7 @@ func TestHangUpLost(t *testing.T) {
 					}
 					return v
 				}
-				back, err := r.b.NewEndpoint(r.a.address(), 0)
+				back, err := r.b.NewEndpoint(r.a.address())
 				require.NoError(t, err)
 				r.hook.Store(&hook)
 				require.Equal(t, ucs.OK, back.AMUint64(1, 2, 3))

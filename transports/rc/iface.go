@@ -97,10 +97,9 @@ type iface struct {
 	keepaliveAt  ucs.Time // last search for connections to probe
 	peerChecks   nic.CheckTimer
 
-	threads int
-	armed   bool // Arm was called: a section that did work wakes the worker
-	closed  bool
-	wake    *nic.Wake
+	armed  bool // Arm was called: a section that did work wakes the worker
+	closed bool
+	wake   *nic.Wake
 
 	recvWCs   [uct.MaxBatch]verbs.WC
 	sendWCs   [sendPollBatch]verbs.WC
@@ -127,7 +126,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 		return nil, fmt.Errorf("the device supports %d bytes of inline data, rc needs %d: %w", n, verbs.InlineLen, ucs.ErrUnsupported)
 	}
 	f := &iface{
-		d: d, port: port, handler: c.Handler, worker: c.Worker, threads: max(c.Threads, 1),
+		d: d, port: port, handler: c.Handler, worker: c.Worker,
 		seg: int(segSize.Get(s)), recvTarget: rxQueueLen.Get(s), txTotal: txBufs.Get(s),
 		depth:       1 << bits.Len(uint(txQueueLen.Get(s)-1)),
 		timeoutCode: timeoutCode(timeout.Get(s)), retryCount: uint8(retryCount.Get(s)),
@@ -198,7 +197,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (uct.Iface, error) 
 	case f.portAddr.Fabric == nic.FabricProcess:
 		f.attr.Estimate = uct.Estimate{Dedicated: 8 << 30, LatencyNS: 200, OverheadNS: 60}
 	}
-	if err := f.open(c.Lock, c.Unattended); err != nil {
+	if err := f.open(c.Resources, c.Unattended); err != nil {
 		return nil, errors.Join(err, f.releaseAll())
 	}
 	return f, nil
@@ -210,15 +209,12 @@ func (f *iface) retryTime() time.Duration {
 }
 
 // open creates the interface's verbs objects and registers it with the async goroutine.
-func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err error) {
+func (f *iface) open(r uct.Resources, unattended func() time.Duration) (err error) {
 	ctx := f.d.Context()
-	f.pd = f.d.PD()
-	if lock == uct.LockNone {
-		if f.thread, err = f.d.NewThread(); err != nil {
-			return err
-		}
-		f.pd = f.thread.PD
+	if f.thread, err = f.d.NewThread(r); err != nil {
+		return err
 	}
+	f.pd = f.thread.PD
 	if f.channel, err = ctx.CreateCompChannel(); err != nil {
 		return err
 	}
@@ -226,10 +222,7 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 	if f.wake, err = nic.NewWake(f.channel.FD()); err != nil {
 		return err
 	}
-	c := verbs.CQConfig{Depth: f.recvTarget + f.maxRetained, Channel: f.channel, Cookie: cookieRecv}
-	if f.thread != nil {
-		c.Domain = f.pd
-	}
+	c := verbs.CQConfig{Depth: f.recvTarget + f.maxRetained, Channel: f.channel, Cookie: cookieRecv, Domain: f.pd}
 	if f.recvCQ, err = ctx.CreateCQ(c); err != nil {
 		return err
 	}
@@ -237,7 +230,7 @@ func (f *iface) open(lock uct.LockMode, unattended func() time.Duration) (err er
 	if f.sendCQ, err = ctx.CreateCQ(c); err != nil {
 		return err
 	}
-	// The SRQ takes locks, even with LockNone: the async goroutine posts to it, too.
+	// The SRQ takes locks: the async goroutine posts to it, too.
 	if f.srq, err = f.d.PD().CreateSRQ(verbs.SRQAttr{MaxWR: f.recvTarget, MaxSGE: 1}); err != nil {
 		return err
 	}
@@ -297,14 +290,11 @@ func (f *iface) parsePeer(a uct.Address) (p peer, why string) {
 
 // NewEndpoint uses a connection that the peer opened, or adds a new one. The new one gets a QP
 // when it is first used.
-func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
+func (f *iface) NewEndpoint(a uct.Address) (uct.Endpoint, error) {
 	f.EnterWait()
 	defer f.Leave()
 	if f.closed {
 		return nil, fmt.Errorf("new rc endpoint: iface %w", ucs.ErrClosed)
-	}
-	if t < 0 || t >= f.threads {
-		return nil, fmt.Errorf("new rc endpoint: thread index %d of %d: %w", t, f.threads, ucs.ErrInvalid)
 	}
 	p, why := f.parsePeer(a)
 	if why != "" {

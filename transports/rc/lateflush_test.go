@@ -96,7 +96,7 @@ func TestUnackedAtLateFlush(t *testing.T) {
 			c := Component(devices)
 			few := settingsOf(t, "UCX_RC_RX_QUEUE_LEN=32")
 			a, b := newEnd(t, c, 1), newEndWith(t, c, 2, few)
-			to, err := a.NewEndpoint(b.address(), 0)
+			to, err := a.NewEndpoint(b.address())
 			require.NoError(t, err)
 			until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, a, b)
 			until(t, func() bool { return len(b.got) == 1 }, a, b)

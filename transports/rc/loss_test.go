@@ -78,7 +78,7 @@ func lossRound(t *testing.T, ends []*end, round int, most uint64) {
 		}
 		for k, to := range ends {
 			if i != k {
-				ep, err := e.NewEndpoint(to.address(), 0)
+				ep, err := e.NewEndpoint(to.address())
 				require.NoError(t, err)
 				flows[i*len(ends)+k].ep = ep
 			}

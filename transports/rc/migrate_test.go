@@ -27,7 +27,7 @@ func TestNextPairWaitsForTheOld(t *testing.T) {
 		return []verbs.Provider{soft.New(soft.Config{Link: soft.LinkInproc, Switch: sw, Faults: faults, Log: log})}
 	})
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
-	u, err := a.NewEndpoint(b.address(), 0)
+	u, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	to, sent := u.(*ep), uint64(0)
 	send := func(until uint64) bool {

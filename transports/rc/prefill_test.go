@@ -13,7 +13,7 @@ import (
 func TestListening(t *testing.T) {
 	c := Component(inproc())
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	for _, e := range []*end{a, b} {
 		e.inside(func() {

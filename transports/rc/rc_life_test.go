@@ -29,17 +29,17 @@ func limited(l soft.Limits) nic.Providers {
 func TestNoQueuePair(t *testing.T) {
 	c := Component(limited(soft.Limits{QPs: 2})) // one is for connection messages
 	a, b, other := newEnd(t, c, 1), newEnd(t, c, 2), newEnd(t, c, 3)
-	first, err := a.NewEndpoint(b.address(), 0)
+	first, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return first.AMUint64(1, 1, 1) == ucs.OK }, a, b)
-	second, err := a.NewEndpoint(other.address(), 0)
+	second, err := a.NewEndpoint(other.address())
 	require.NoError(t, err)
 	second.AMUint64(1, 1, 1)
 	until(t, func() bool { return len(a.failures) == 1 }, a, b, other)
 	require.Same(t, second, a.failures[0].Endpoint)
 	require.ErrorIs(t, a.failures[0].Err, ucs.ErrNoResource)
 
-	third, err := other.NewEndpoint(a.address(), 0)
+	third, err := other.NewEndpoint(a.address())
 	require.NoError(t, err)
 	third.AMUint64(1, 1, 1)
 	until(t, func() bool { return len(other.failures) == 1 }, a, b, other)
@@ -58,7 +58,7 @@ func TestNoQueuePair(t *testing.T) {
 func TestRunsOutOfReceives(t *testing.T) {
 	c := Component(inproc())
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	const n = 5000
@@ -112,7 +112,7 @@ func TestGarbage(t *testing.T) {
 	}
 	require.NoError(t, ah.Close())
 	require.NotZero(t, b.stats.Value(statGarbage))
-	ep, err := a.NewEndpoint(b.address(), 0)
+	ep, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return ep.AMUint64(1, 1, 1) == ucs.OK }, a, b)
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
@@ -137,7 +137,7 @@ func TestMessageOfNoSense(t *testing.T) {
 func TestCloseDelivers(t *testing.T) {
 	c := Component(inproc())
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	n := uint64(1)
@@ -157,7 +157,7 @@ func TestSleepersHearOfTheEnd(t *testing.T) {
 	set := settingsOf(t, "UCX_RC_MAX_PAIRS=1")
 	a, b, other := newEndWith(t, c, 1, set), newEndWith(t, c, 2, set), newEndWith(t, c, 3, set)
 	for _, to := range []*end{b, other} {
-		ep, err := a.NewEndpoint(to.address(), 0)
+		ep, err := a.NewEndpoint(to.address())
 		require.NoError(t, err)
 		until(t, func() bool { return ep.AMUint64(1, 1, 1) == ucs.OK }, a, b, other)
 	}
@@ -171,16 +171,36 @@ func TestSleepersHearOfTheEnd(t *testing.T) {
 	}
 }
 
-// TestSingleGoroutine: an interface alone with its resources takes no lock for
-// posting and polling, one that shares them has no thread domain.
+// threadDomains returns the number of open thread domains of a device.
+func threadDomains(d *nic.Domain) uint64 {
+	for _, c := range d.Context().Stats().Snapshot() {
+		if c.Name == "objects.td" {
+			return c.Value
+		}
+	}
+	return 0
+}
+
+// TestSingleGoroutine: an interface has the thread domains that its resources name.
 func TestSingleGoroutine(t *testing.T) {
 	s := newBench(t)
-	require.NotNil(t, s.a.thread)
 	infos, _ := s.a.d.Ifaces()
-	f, err := s.a.d.OpenIface(infos[0], uct.IfaceConfig{Handler: s.a, Worker: uct.UUID{9}, Lock: uct.LockShared})
-	require.NoError(t, err)
-	require.Nil(t, f.(*iface).thread)
-	require.NoError(t, f.Close())
+	for _, r := range []struct {
+		uct.Resources
+		tds uint64
+	}{
+		{uct.Resources{}, 1},
+		{uct.Resources{Domain: uct.ExclusiveDomain, Spares: 1}, 2},
+		{uct.Resources{Domain: uct.PairedDomain}, 1},
+		{uct.Resources{Domain: uct.NoDomain, Spares: 1}, 0},
+	} {
+		before := threadDomains(s.a.d)
+		f, err := s.a.d.OpenIface(infos[0], uct.IfaceConfig{Handler: s.a, Worker: uct.UUID{9}, Resources: r.Resources})
+		require.NoError(t, err)
+		require.Equal(t, before+r.tds, threadDomains(s.a.d), "%+v", r)
+		require.NoError(t, f.Close())
+		require.Equal(t, before, threadDomains(s.a.d))
+	}
 	s.ep.Close()
 	s.back.Close()
 }
@@ -190,7 +210,7 @@ func TestSingleGoroutine(t *testing.T) {
 func TestEventsTellOfDeath(t *testing.T) {
 	c := Component(inproc())
 	a, b := newEndWith(t, c, 1, impatient(t)), newEndWith(t, c, 2, impatient(t))
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
@@ -211,7 +231,7 @@ func TestTalksToItself(t *testing.T) {
 	a := newEnd(t, Component(inproc()), 1)
 	var eps []uct.Endpoint
 	for range 2 {
-		ep, err := a.NewEndpoint(a.address(), 0)
+		ep, err := a.NewEndpoint(a.address())
 		require.NoError(t, err)
 		eps = append(eps, ep)
 	}

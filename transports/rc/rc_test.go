@@ -122,11 +122,11 @@ func until(t testing.TB, cond func() bool, ends ...*end) {
 func TestUnusedEndpoint(t *testing.T) {
 	c := Component(inproc())
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	var back [2]uct.Endpoint
 	for i := range back {
-		back[i], err = b.NewEndpoint(a.address(), 0)
+		back[i], err = b.NewEndpoint(a.address())
 		require.NoError(t, err)
 	}
 	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, a, b)
@@ -153,7 +153,7 @@ func TestUnusedEndpoint(t *testing.T) {
 func TestFirstMessage(t *testing.T) {
 	c := Component(inproc())
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	require.Zero(t, a.numQPs, "nothing before the first use")
 	until(t, func() bool { return to.AMShort(5, 0xbeef, []byte("hello")) == ucs.OK }, a, b)
@@ -162,7 +162,7 @@ func TestFirstMessage(t *testing.T) {
 	require.EqualValues(t, 0xbeef, b.got[0].Header)
 	require.EqualValues(t, 5, b.got[0].ID)
 	require.Equal(t, 1, b.ActiveEndpoints())
-	back, err := b.NewEndpoint(a.address(), 0)
+	back, err := b.NewEndpoint(a.address())
 	require.NoError(t, err)
 	until(t, func() bool { return back.AMUint64(1, 2, 3) == ucs.OK }, a, b)
 	until(t, func() bool { return len(a.got) == 1 }, a, b)

@@ -47,7 +47,7 @@ func TestReceiverComputes(t *testing.T) {
 
 func receiverComputes(t *testing.T, c uct.Component) {
 	a, b := newEnd(t, c, 1), newEndWith(t, c, 2, settingsOf(t, "UCX_RC_RX_QUEUE_LEN=1024"))
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
@@ -76,7 +76,7 @@ func receiverComputes(t *testing.T, c uct.Component) {
 func TestReceivesArePostedAgain(t *testing.T) {
 	c := Component(inproc())
 	a, b := newEnd(t, c, 1), newEnd(t, c, 2)
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	for n := range 3 * b.recvTarget {
 		until(t, func() bool { return to.AMUint64(1, uint64(n), 0) == ucs.OK }, a, b)
@@ -98,7 +98,7 @@ func TestBudget(t *testing.T) {
 	require.NoError(t, err)
 	b := &end{iface: f.(*iface)}
 	defer func() { require.NoError(t, f.Close()) }()
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	sent := uint64(0)
 	until(t, func() bool {

@@ -145,7 +145,7 @@ func TestSilentHello(t *testing.T) {
 func TestNameOfAnotherPeer(t *testing.T) {
 	c := Component(loopback)
 	a, b, honest := newEnd(t, c, 1), newEnd(t, c, 2), newEnd(t, c, 3)
-	to, err := b.NewEndpoint(honest.address(), 0)
+	to, err := b.NewEndpoint(honest.address())
 	require.NoError(t, err)
 	want, forged := honest.self.address(), a.self.address()
 	name, mine := want.Name(), forged.Name()
@@ -193,7 +193,7 @@ func TestHelloFlood(t *testing.T) {
 		})
 		require.Zero(t, b.Active(), "none of them counts as live")
 		before := ucs.Now()
-		to, err := honest.NewEndpoint(b.address(), 0)
+		to, err := honest.NewEndpoint(b.address())
 		require.NoError(t, err)
 		until(t, func() bool { flood(); return to.AMUint64(1, 2, 3) == ucs.OK }, b, honest)
 		until(t, func() bool { flood(); return len(b.got) == 1 }, b, honest)
@@ -240,7 +240,7 @@ func TestEndpointOnHalfOpen(t *testing.T) {
 	a.inside(func() {
 		s.hello(a.self, 5)
 		until(t, func() bool { return b.stats.Value(statAccepted) == 1 }, b)
-		_, err := b.NewEndpoint(uct.Address{Device: a.DeviceAddress(nil), Iface: a.Address(nil)}, 0)
+		_, err := b.NewEndpoint(uct.Address{Device: a.DeviceAddress(nil), Iface: a.Address(nil)})
 		require.NoError(t, err)
 		b.inside(func() { require.Zero(t, b.halfOpen.Len()) })
 	})
@@ -274,7 +274,7 @@ func TestLongDatagram(t *testing.T) {
 			until(t, func() bool { return b.stats.Value(statGarbage) == garbage+1 }, b)
 		}
 	})
-	to, err := a.NewEndpoint(b.address(), 0)
+	to, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, a, b)
 	until(t, func() bool { return len(b.got) == 1 }, a, b)
@@ -291,7 +291,7 @@ func TestNoiseWhileAsleep(t *testing.T) {
 			s.noise(t, 100)
 		}
 	})
-	to, err := honest.NewEndpoint(b.address(), 0)
+	to, err := honest.NewEndpoint(b.address())
 	require.NoError(t, err)
 	until(t, func() bool { return to.AMUint64(1, 2, 3) == ucs.OK }, honest)
 }
@@ -363,7 +363,7 @@ func TestOtherVersion(t *testing.T) {
 		t.Run("REJECT, "+name, func(t *testing.T) {
 			honest := newEnd(t, c, 3)
 			s := newStranger(t, a, honest)
-			to, err := honest.NewEndpoint(a.address(), 0)
+			to, err := honest.NewEndpoint(a.address())
 			require.NoError(t, err)
 			a.inside(func() { // a replies nothing
 				require.Equal(t, ucs.NoResource, to.AMUint64(1, 2, 3))

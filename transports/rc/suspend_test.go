@@ -18,7 +18,7 @@ import (
 func proposesSleep(t *testing.T) (a, b *end, to *ep) {
 	c := Component(inproc())
 	a, b = newEnd(t, c, 1), newEnd(t, c, 2)
-	u, err := a.NewEndpoint(b.address(), 0)
+	u, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	to = u.(*ep)
 	until(t, func() bool { return to.AMUint64(1, 0, 0) == ucs.OK }, a, b)

@@ -52,10 +52,7 @@ func (u *udQP) open(f *iface) (err error) {
 		u.rx.Take()
 	}
 	u.tx, u.spill = u.rx, u.rx.SGE(udSends, packet)
-	c := verbs.CQConfig{Depth: udRecvs, Channel: f.channel, Cookie: cookieConnMsgs}
-	if f.thread != nil {
-		c.Domain = f.pd
-	}
+	c := verbs.CQConfig{Depth: udRecvs, Channel: f.channel, Cookie: cookieConnMsgs, Domain: f.pd}
 	if u.recvCQ, err = f.d.Context().CreateCQ(c); err != nil {
 		return err
 	}

@@ -31,7 +31,6 @@ type iface struct {
 
 	dom        *domain
 	size       sizes
-	threads    int
 	lastSource uint32 // last value used for Desc.Source
 	active     int
 	address    [addressLen]byte
@@ -40,14 +39,14 @@ type iface struct {
 }
 
 func openIface(d *domain, c uct.IfaceConfig) (*iface, error) {
-	if c.Handler == nil || c.Worker == (uct.UUID{}) || c.Threads < 0 {
+	if c.Handler == nil || c.Worker == (uct.UUID{}) {
 		return nil, fmt.Errorf("need a handler, a worker and a thread count of at least 0: %w", ucs.ErrInvalid)
 	}
 	if c.Settings == nil {
 		c.Settings = d.settings
 	}
 	seg := int(segSize.Get(c.Settings))
-	i := &iface{handler: c.Handler, dom: d, threads: max(c.Threads, 1), size: sizes{
+	i := &iface{handler: c.Handler, dom: d, size: sizes{
 		seg:    seg,
 		cells:  1 << bits.Len(uint(fifoSize.Get(c.Settings)-1)),
 		memory: queueSegments * align(seg+maxHeader),
@@ -104,15 +103,12 @@ func (i *iface) Reachable(a uct.Address) (bool, string) {
 }
 
 // NewEndpoint: see uct.Iface.
-func (i *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
+func (i *iface) NewEndpoint(a uct.Address) (uct.Endpoint, error) {
 	if i.closed {
 		return nil, fmt.Errorf("self endpoint: %w", ucs.ErrClosed)
 	}
 	if ok, reason := i.Reachable(a); !ok {
 		return nil, fmt.Errorf("self endpoint to %x/%x: %s: %w", a.Device, a.Iface, reason, ucs.ErrUnreachable)
-	}
-	if t < 0 || t >= i.threads {
-		return nil, fmt.Errorf("self endpoint for thread %d of %d: %w", t, i.threads, ucs.ErrInvalid)
 	}
 	i.lastSource = max(i.lastSource+1, 1)
 	e := &endpoint{iface: i, size: i.size, source: i.lastSource, reserved: none}

@@ -54,7 +54,7 @@ func open(t testing.TB, set *config.Set) (uct.Iface, uct.Endpoint, *sink) {
 	i, err := d.OpenIface(ifaces[0], uct.IfaceConfig{Handler: s, Worker: uct.UUID{1}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, i.Close()) })
-	e, err := i.NewEndpoint(uct.Address{Iface: i.Address(nil)}, 0)
+	e, err := i.NewEndpoint(uct.Address{Iface: i.Address(nil)})
 	require.NoError(t, err)
 	return i, e, s
 }
@@ -74,7 +74,6 @@ func TestOpenRefusesBadArguments(t *testing.T) {
 		"device":    func(i *uct.IfaceInfo, _ *uct.IfaceConfig) { i.Device = "memory" },
 		"handler":   func(_ *uct.IfaceInfo, c *uct.IfaceConfig) { c.Handler = nil },
 		"worker":    func(_ *uct.IfaceInfo, c *uct.IfaceConfig) { c.Worker = uct.UUID{} },
-		"threads":   func(_ *uct.IfaceInfo, c *uct.IfaceConfig) { c.Threads = -1 },
 	} {
 		info, conf := infos[0], good
 		bad(&info, &conf)
@@ -103,7 +102,7 @@ func TestSettings(t *testing.T) {
 // after its last message; one that never sent has no number to report.
 func TestEndOfConnectionIsReported(t *testing.T) {
 	i, e, s := open(t, nil)
-	unused, err := i.NewEndpoint(uct.Address{Iface: i.Address(nil)}, 0)
+	unused, err := i.NewEndpoint(uct.Address{Iface: i.Address(nil)})
 	require.NoError(t, err)
 	require.Equal(t, ucs.OK, e.AMUint64(0, 0, 0))
 	unused.Close()
@@ -124,7 +123,7 @@ func TestOnlyItself(t *testing.T) {
 	require.Contains(t, reason, "its own worker")
 	ok, _ = a.Reachable(uct.Address{Device: []byte{0}, Iface: a.Address(nil)})
 	require.False(t, ok)
-	_, err := a.NewEndpoint(uct.Address{Iface: b.Address(nil)}, 0)
+	_, err := a.NewEndpoint(uct.Address{Iface: b.Address(nil)})
 	require.ErrorIs(t, err, ucs.ErrUnreachable)
 }
 
@@ -193,7 +192,7 @@ func TestClosedEndpointsComeFirst(t *testing.T) {
 	s.message = func(d uct.Desc) { got = append(got, d.Header) }
 	var es []uct.Endpoint
 	for range 3 { // made beforehand, so that the order is not that of making
-		e, err := i.NewEndpoint(uct.Address{Iface: i.Address(nil)}, 0)
+		e, err := i.NewEndpoint(uct.Address{Iface: i.Address(nil)})
 		require.NoError(t, err)
 		es = append(es, e)
 	}

@@ -35,14 +35,14 @@ func TestFewDescriptors(t *testing.T) {
 		a, b := openTest(t, &ra), openTest(t, &rb)
 		idle := countFDs(t)
 		lift := limitFDs(t, n)
-		ab, err := a.NewEndpoint(addressOf(b), 0)
+		ab, err := a.NewEndpoint(addressOf(b))
 		if err == nil {
 			require.Equal(t, ucs.OK, ab.AMShort(1, 0, nil))
 			for i := 0; (rb.n == 0 || ab.(*ep).peerPage == nil) && len(ra.failures) == 0 && i < 3*servicePasses; i++ {
 				a.Progress(64)
 				b.Progress(64)
 			}
-			back, err := b.NewEndpoint(addressOf(a), 0)
+			back, err := b.NewEndpoint(addressOf(a))
 			whole = rb.n == 1 && err == nil && !back.(*ep).Has(conn.Initiated) && ab.(*ep).peerPage != nil
 			if err == nil {
 				back.Close()
@@ -71,7 +71,7 @@ func TestDescriptorsHeldElsewhere(t *testing.T) {
 	var ra, rb recorder
 	f, peer := openTest(t, &ra), openTest(t, &rb)
 	p := start(t, "receive")
-	ep0, err := f.NewEndpoint(decodeAddress(p.hear()), 0)
+	ep0, err := f.NewEndpoint(decodeAddress(p.hear()))
 	require.NoError(t, err)
 	p.say(encodeAddress(addressOf(f)))
 	e := ep0.(*ep)

@@ -88,7 +88,7 @@ func TestProcessSendsAndEnds(t *testing.T) {
 // roleSendOnce sends three messages at once and ends before anybody accepts.
 func roleSendOnce(say func(string), hear func() string) {
 	f := openRole(new(recorder))
-	e := must(f.NewEndpoint(decodeAddress(hear()), 0))
+	e := must(f.NewEndpoint(decodeAddress(hear())))
 	for i := range uint64(3) {
 		must(0, e.AMUint64(1, 0, i).Err())
 	}

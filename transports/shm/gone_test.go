@@ -19,7 +19,7 @@ func TestGoneForCertain(t *testing.T) {
 	f, peer := openTest(t, new(recorder)), openTest(t, new(recorder))
 	a := addressOf(peer)
 	require.NoError(t, peer.Close())
-	_, err := f.NewEndpoint(a, 0)
+	_, err := f.NewEndpoint(a)
 	require.ErrorIs(t, err, ucs.ErrUnreachable)
 	require.ErrorIs(t, err, ucs.ErrPeerFailed)
 
@@ -34,7 +34,7 @@ func TestGoneForCertain(t *testing.T) {
 		lack(f.deviceAddr, a.Device)
 		appendCRC(f.deviceAddr[:46])
 		appendCRC(a.Device[:46])
-		_, err = f.NewEndpoint(a, 0)
+		_, err = f.NewEndpoint(a)
 		require.ErrorIs(t, err, ucs.ErrUnreachable, name)
 		assert.NotErrorIs(t, err, ucs.ErrPeerFailed, name)
 	}
@@ -65,7 +65,7 @@ func TestGoneFromADirectory(t *testing.T) {
 		require.NoError(t, peer.Close())
 	}
 	refused := func(a uct.Address, certainly bool) {
-		_, err := f.NewEndpoint(a, 0)
+		_, err := f.NewEndpoint(a)
 		require.ErrorIs(t, err, ucs.ErrUnreachable)
 		require.Equal(t, certainly, errors.Is(err, ucs.ErrPeerFailed), "%v", err)
 	}
@@ -77,7 +77,7 @@ func TestGoneFromADirectory(t *testing.T) {
 	// Who starts here does not take it for a crashed worker's at once.
 	openWith(t, new(recorder), "UCX_SHM_SOCKET_DIR="+dir)
 	refused(gone[1], true)
-	e, err := f.NewEndpoint(addressOf(stays), 0)
+	e, err := f.NewEndpoint(addressOf(stays))
 	require.NoError(t, err)
 	e.Close()
 	require.NoError(t, stays.Close())

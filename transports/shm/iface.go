@@ -97,7 +97,6 @@ type iface struct {
 	acceptTimer       *time.Timer
 	mappedConns       int // connections that have a ring pair
 
-	threads        int
 	state          ifaceState
 	eventSignalled bool   // event may be signalled
 	sleepID        uint32 // number of the last armed sleep, stored in the armed words
@@ -147,7 +146,7 @@ func openIface(d *domain, _ uct.IfaceInfo, c uct.IfaceConfig) (uct.Iface, error)
 	}
 	f := &iface{
 		d: d, handler: c.Handler, layout: layout, dir: socketDir.Get(set),
-		threads: max(c.Threads, 1), halfOpen: map[uint32]halfOpenConn{}, scanInterval: rescan.Get(set), worker: c.Worker,
+		halfOpen: map[uint32]halfOpenConn{}, scanInterval: rescan.Get(set), worker: c.Worker,
 		connecting: map[ifaceName]*ep{}, merged: map[uint64]struct{}{},
 		maxRingSize: int(ringMaxSize.Get(set)), word: uct.PollWord{Next: alwaysReady},
 	}
@@ -258,12 +257,9 @@ func (f *iface) Reachable(a uct.Address) (bool, string) {
 }
 
 // NewEndpoint matches a connection that the peer initiated, or connects.
-func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
+func (f *iface) NewEndpoint(a uct.Address) (uct.Endpoint, error) {
 	if f.state == closed {
 		return nil, fmt.Errorf("new shm endpoint: iface %w", ucs.ErrClosed)
-	}
-	if t < 0 || t >= f.threads {
-		return nil, fmt.Errorf("new shm endpoint: thread index %d of %d: %w", t, f.threads, ucs.ErrInvalid)
 	}
 	if ok, reason := f.Reachable(a); !ok {
 		return nil, fmt.Errorf("new shm endpoint: %s: %w", reason, ucs.ErrUnreachable)

@@ -74,7 +74,7 @@ func addressOf(f uct.Iface) uct.Address {
 }
 
 func connectTest(t testing.TB, f, to *iface) *ep {
-	e, err := f.NewEndpoint(addressOf(to), 0)
+	e, err := f.NewEndpoint(addressOf(to))
 	require.NoError(t, err)
 	return e.(*ep)
 }

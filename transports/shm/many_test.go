@@ -139,7 +139,7 @@ func TestSocketsInADirectory(t *testing.T) {
 	require.Equal(t, ucs.OK, e.AMShort(1, 0, nil))
 	until(t, func() bool { return rb.n == 1 }, a, b)
 	other := openTest(t, new(recorder))
-	_, err := other.NewEndpoint(addressOf(a), 0)
+	_, err := other.NewEndpoint(addressOf(a))
 	require.ErrorContains(t, err, "UCX_SHM_SOCKET_DIR")
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())

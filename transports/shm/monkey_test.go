@@ -152,7 +152,7 @@ func (z *zoo) act(c *cage) {
 		if to == c {
 			return
 		}
-		ep, err := c.f.NewEndpoint(addressOf(to.f), 0)
+		ep, err := c.f.NewEndpoint(addressOf(to.f))
 		require.NoError(z.t, err)
 		s = &stream{id: uint64(len(z.streams)), ep: ep, from: c, to: to}
 		z.streams = append(z.streams, s)

@@ -62,7 +62,7 @@ func roleReceive(say func(string), hear func() string) {
 			answers = answers[1:]
 		}
 		if back == nil && r.n > 0 {
-			back = must(f.NewEndpoint(peer, 0))
+			back = must(f.NewEndpoint(peer))
 		}
 		if i&0xfff == 0 {
 			cpu.Yield()
@@ -74,7 +74,7 @@ func roleReceive(say func(string), hear func() string) {
 func roleSend(say func(string), hear func() string) {
 	var r recorder
 	f := openRole(&r)
-	e := must(f.NewEndpoint(decodeAddress(hear()), 0))
+	e := must(f.NewEndpoint(decodeAddress(hear())))
 	var id uint64
 	must(fmt.Sscan(hear(), &id))
 	buf := make([]byte, f.attr.AM.Short)
@@ -98,7 +98,7 @@ func TestTwoProcesses(t *testing.T) {
 	var r recorder
 	f := openTest(t, &r)
 	p := start(t, "receive")
-	e, err := f.NewEndpoint(decodeAddress(p.hear()), 0)
+	e, err := f.NewEndpoint(decodeAddress(p.hear()))
 	require.NoError(t, err)
 	p.say(encodeAddress(addressOf(f)))
 	until(t, func() bool { e.AMUint64(1, 0, 1); return r.n > 0 }, f) // the way back is open
@@ -125,7 +125,7 @@ func TestKilledPeer(t *testing.T) {
 	var r recorder
 	f := openTest(t, &r)
 	p := start(t, "receive")
-	e, err := f.NewEndpoint(decodeAddress(p.hear()), 0)
+	e, err := f.NewEndpoint(decodeAddress(p.hear()))
 	require.NoError(t, err)
 	p.say(encodeAddress(addressOf(f)))
 	e.AMUint64(1, 0, 1)

@@ -48,7 +48,7 @@ func roleSleep(say func(string), hear func() string) {
 		f.fenceFlag = flagFence
 	}
 	say(encodeAddress(addressOf(f)))
-	back := must(f.NewEndpoint(decodeAddress(hear()), 0)).(*ep)
+	back := must(f.NewEndpoint(decodeAddress(hear()))).(*ep)
 	t := sleepTally{moment: rand.New(rand.NewPCG(3, 4))}
 	for ; t.slept < rounds && t.lost < most; t.rounds++ {
 		if t.nap(f, func() bool { return r.n > t.rounds }) {
@@ -143,7 +143,7 @@ func sendToSleeper(t *testing.T, how string, rounds int) (got sleepTally) {
 	f := openTest(t, &r)
 	p := start(t, "sleep")
 	p.say(fmt.Sprintf("%s %d %d", how, rounds, 3))
-	e, err := f.NewEndpoint(decodeAddress(p.hear()), 0)
+	e, err := f.NewEndpoint(decodeAddress(p.hear()))
 	require.NoError(t, err)
 	p.say(encodeAddress(addressOf(f)))
 	random := rand.New(rand.NewPCG(1, 2))

@@ -91,10 +91,7 @@ type flush struct {
 }
 
 // NewEndpoint creates an endpoint. Its flow opens with the first message.
-func (f *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
-	if t < 0 || t >= f.threads {
-		return nil, fmt.Errorf("new ud endpoint: thread index %d of %d: %w", t, f.threads, ucs.ErrInvalid)
-	}
+func (f *iface) NewEndpoint(a uct.Address) (uct.Endpoint, error) {
 	var to address
 	if err := to.parse(a); err != nil {
 		return nil, fmt.Errorf("new ud endpoint: %w: %w", err, ucs.ErrUnreachable)

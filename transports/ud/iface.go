@@ -105,7 +105,6 @@ type iface struct {
 	wake        *nic.Wake
 	active      int
 	rxConns     atomic.Int32 // connections from peers; atomic, since ActiveEndpoints reads it outside the Section
-	threads     int
 	linger      time.Duration
 }
 
@@ -130,11 +129,11 @@ type deferredSlot struct {
 
 // openIface opens a worker's interface on a port of d.
 func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (_ uct.Iface, err error) {
-	if c.Worker == (uct.UUID{}) || c.Threads < 0 {
-		return nil, fmt.Errorf("no worker, or %d threads: %w", c.Threads, ucs.ErrInvalid)
+	if c.Worker == (uct.UUID{}) {
+		return nil, fmt.Errorf("no worker: %w", ucs.ErrInvalid)
 	}
 	f := &iface{
-		d: d, port: port, handler: c.Handler, threads: max(c.Threads, 1), now: ucs.Now(), conf: flowConfig(c.Settings),
+		d: d, port: port, handler: c.Handler, now: ucs.Now(), conf: flowConfig(c.Settings),
 		peersByName: map[uint64]*peer{}, ahs: map[verbs.AHAttr]*addrHandle{}, linger: linger.Get(c.Settings), group: c.Stats,
 		stats: stats.NewSet(statNames[:]), nextDeadline: nic.Never, sendSlots: txQueueLen.Get(c.Settings),
 	}
@@ -149,7 +148,7 @@ func openIface(d *nic.Domain, port uint8, c uct.IfaceConfig) (_ uct.Iface, err e
 		return nil, err
 	}
 	packet, receives := f.self.Port.MTU.Bytes(), rxQueueLen.Get(c.Settings)
-	if f.thread, err = d.NewThread(); err != nil {
+	if f.thread, err = d.NewThread(c.Resources); err != nil {
 		return nil, err
 	}
 	if f.rx, err = nic.NewSlab(f.thread.PD, receives, stride(grhLen+packet)); err != nil {

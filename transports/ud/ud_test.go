@@ -90,7 +90,7 @@ func (n *node) sees(what func() bool) bool {
 }
 
 func connect(t testing.TB, a, b *node) *endpoint {
-	e, err := a.NewEndpoint(b.address(), 0)
+	e, err := a.NewEndpoint(b.address())
 	require.NoError(t, err)
 	return e.(*endpoint)
 }

@@ -12,7 +12,6 @@ import (
 var addressCases = []testCase{
 	{"form", addressForm},
 	{"damaged", addressDamaged},
-	{"thread-index", addressThreadIndex},
 	{"attributes", addressAttributes},
 }
 
@@ -46,7 +45,7 @@ func addressDamaged(e *env) {
 		if !reachable {
 			require.NotEmpty(e, reason, "unreachable without a reason")
 		}
-		ep, err := a.iface.NewEndpoint(bad, 0)
+		ep, err := a.iface.NewEndpoint(bad)
 		if err != nil {
 			return
 		}
@@ -90,15 +89,6 @@ func (e *env) eachDamage(good uct.Address, f func(uct.Address)) {
 			fill(b, random.Uint64())
 			try(b)
 		}
-	}
-}
-
-// addressThreadIndex: only indexes below IfaceConfig.Threads are accepted.
-func addressThreadIndex(e *env) {
-	a, b := e.pair()
-	for _, t := range []int{-1, 1, 1 << 30} {
-		_, err := a.iface.NewEndpoint(b.address(), t)
-		require.Error(e, err, "thread index %d of one", t)
 	}
 }
 

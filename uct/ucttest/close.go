@@ -131,7 +131,7 @@ func closeReopen(e *env) {
 	a, b := e.pair()
 	e.needs(a, uct.OpAMShort, "AM short")
 	for i := range uint64(200) {
-		ep, err := a.iface.NewEndpoint(b.address(), 0)
+		ep, err := a.iface.NewEndpoint(b.address())
 		require.NoError(e, err)
 		l := &link{Endpoint: ep, env: e, from: a, to: b}
 		if i%3 > 0 { // some are never used
@@ -155,7 +155,7 @@ func closeIface(e *env) {
 		assert.Equal(e, ucs.Closed, op.run(), op.name)
 	}
 	l.Close()
-	_, err := a.iface.NewEndpoint(b.address(), 0)
+	_, err := a.iface.NewEndpoint(b.address())
 	require.Error(e, err, "an endpoint of a closed iface")
 	if a != b {
 		e.settle(b)

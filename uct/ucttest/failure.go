@@ -107,7 +107,7 @@ func failureDeadAddress(e *env) {
 	if reachable, _ := a.iface.Reachable(closedAddr); !reachable {
 		return
 	}
-	ep, err := a.iface.NewEndpoint(closedAddr, 0)
+	ep, err := a.iface.NewEndpoint(closedAddr)
 	if err != nil {
 		assert.NotErrorIs(e, err, ucs.ErrInProgress)
 		return

@@ -32,7 +32,7 @@ func (e *env) dial(from, to *node, a uct.Address) *link {
 	e.Helper()
 	reachable, reason := from.iface.Reachable(a)
 	require.True(e, reachable, "unreachable: %s", reason)
-	ep, err := from.iface.NewEndpoint(a, 0)
+	ep, err := from.iface.NewEndpoint(a)
 	require.NoError(e, err, "new endpoint")
 	e.Cleanup(ep.Close)
 	return &link{Endpoint: ep, env: e, from: from, to: to, addr: a}

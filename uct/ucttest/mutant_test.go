@@ -77,8 +77,8 @@ func (d *domain) wrap(m uct.Mem, err error) (uct.Mem, error) {
 	return m, err
 }
 
-func (i *iface) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
-	e, err := i.Iface.NewEndpoint(a, t)
+func (i *iface) NewEndpoint(a uct.Address) (uct.Endpoint, error) {
+	e, err := i.Iface.NewEndpoint(a)
 	if err == nil && i.w.endpoint != nil {
 		e = i.w.endpoint(e)
 	}

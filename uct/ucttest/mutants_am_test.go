@@ -108,8 +108,8 @@ type reentrantEndpoint struct {
 	i uct.Iface
 }
 
-func (i reentrant) NewEndpoint(a uct.Address, t int) (uct.Endpoint, error) {
-	e, err := i.Iface.NewEndpoint(a, t)
+func (i reentrant) NewEndpoint(a uct.Address) (uct.Endpoint, error) {
+	e, err := i.Iface.NewEndpoint(a)
 	return reentrantEndpoint{e, i.Iface}, err
 }
 

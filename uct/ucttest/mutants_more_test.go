@@ -208,7 +208,6 @@ type (
 	neverQuiet struct{ uct.Iface }
 	counts     struct{ uct.Iface }
 	takesAll   struct{ uct.Iface }
-	reachesAll struct{ uct.Iface }
 )
 
 func (flushHangs) Flush(uct.FlushKind, uct.Token) uct.Status { return ucs.InProgress }
@@ -227,12 +226,8 @@ func (neverQuiet) EventFD() int { return int(null.Fd()) }
 
 func (counts) Deactivate() {}
 
-func (i takesAll) NewEndpoint(_ uct.Address, t int) (uct.Endpoint, error) {
-	return i.Iface.NewEndpoint(uct.Address{Iface: i.Address(nil)}, t)
-}
-
-func (i reachesAll) NewEndpoint(a uct.Address, _ int) (uct.Endpoint, error) {
-	return i.Iface.NewEndpoint(a, 0)
+func (i takesAll) NewEndpoint(uct.Address) (uct.Endpoint, error) {
+	return i.Iface.NewEndpoint(uct.Address{Iface: i.Address(nil)})
 }
 
 var otherMutants = []mutant{
@@ -242,5 +237,4 @@ var otherMutants = []mutant{
 	{"readable without an event", "event/idle", onIface(func(i uct.Iface) uct.Iface { return neverQuiet{i} })},
 	{"active count", "active/count", onIface(func(i uct.Iface) uct.Iface { return counts{i} })},
 	{"damaged address taken", "address/damaged", onIface(func(i uct.Iface) uct.Iface { return takesAll{i} })},
-	{"thread index unchecked", "address/thread-index", onIface(func(i uct.Iface) uct.Iface { return reachesAll{i} })},
 }

@@ -255,7 +255,7 @@ func TestReaches(t *testing.T) {
 
 func TestSlab(t *testing.T) {
 	d := domain(t)
-	th, err := d.NewThread()
+	th, err := d.NewThread(uct.Resources{})
 	require.NoError(t, err)
 	s, err := NewSlab(th.PD, 3, 100)
 	require.NoError(t, err)
