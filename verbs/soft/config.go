@@ -115,6 +115,9 @@ type Config struct {
 	// ICRC selects how a UDP device checks the ICRC of received packets. It sends right ones
 	// in any case.
 	ICRC ICRCMode
+	// Adapter selects the adapter whose UAR pages the contexts of a device account for; nil:
+	// none. Stats shows the account.
+	Adapter *MLX5
 	// Switch connects in-process devices; nil: the provider creates one, so that its
 	// own devices reach each other.
 	Switch *Switch
@@ -212,6 +215,10 @@ func (c *Config) Validate() error {
 	}
 	if a := c.Addr; a.IsValid() && (a.IsUnspecified() || a.IsMulticast() || a.Zone() != "") {
 		bad("Addr", a, "the address of an interface, without zone")
+	}
+	if c.Adapter != nil {
+		_, _, err := c.Adapter.uuars()
+		errs = append(errs, err)
 	}
 	if c.Faults != nil {
 		errs = append(errs, c.Faults.Validate())

@@ -27,6 +27,8 @@ type device struct {
 	cqs          objectSet[*cq] // open completion queues
 	srqs         objectSet[*srq]
 	closedCounts counts // of closed objects
+	parents      int    // open parent domains
+	uars         *uars  // nil without Config.Adapter
 
 	mrs    mrTable
 	ahs    ahTable
@@ -78,7 +80,12 @@ func open(p *Provider, s *deviceSpec) (*device, error) {
 	d.mrs.init()
 	d.ahs.init()
 	d.events.notifier.init()
+	var err error
+	if d.uars, err = openUARs(p, s.info, p.conf.Adapter); err != nil {
+		return nil, err
+	}
 	if err := d.start(); err != nil {
+		d.uars.close()
 		return nil, err
 	}
 	if d.hasMulticast() {
@@ -175,6 +182,7 @@ func (d *device) Close() error {
 		return nil
 	}
 	d.events.close()
+	d.uars.close()
 	return d.stop()
 }
 

@@ -59,7 +59,10 @@ func (q *qp) sendFast(r *verbs.SendWR) bool {
 	s.nextPSN = m.psn
 	w.done, w.started, w.status, w.received = false, false, verbs.WCSuccess, 0
 	*(*[smallLen]byte)(w.inline[:]) = *(*[smallLen]byte)(r.Inline[:])
-	s.counts.post(1, !s.single)
+	s.counts.post(1)
+	if q.uuar != nil {
+		q.ring(w, 1)
+	}
 	s.tail.publish(uint64(t + 1))
 	q.count(cntTxPackets, 1)
 	q.count(cntTxBytes, uint64(r.InlineLen))
@@ -85,8 +88,12 @@ func (q *qp) postFast(r *verbs.SendWR) bool {
 	q.lastPasses = passes
 	s := &q.sq
 	t := s.tail.pos()
-	q.fillFast(s.at(uint32(t)), r)
-	s.counts.post(1, !s.single)
+	w := s.at(uint32(t))
+	q.fillFast(w, r)
+	s.counts.post(1)
+	if q.uuar != nil {
+		q.ring(w, 1)
+	}
 	s.tail.publish(t + 1)
 	q.unlockPosts()    // other goroutines may post while this one sends
 	q.markMemoryUser() // for their work requests, which sendUDP may send too

@@ -19,7 +19,11 @@ import (
 //
 // The upper bits count releases, so that left can wait for the present owner without
 // waiting for the next.
-type owner struct{ word atomic.Uint32 }
+type owner struct {
+	word atomic.Uint32
+	// postLock is ownPost, or 0 if posters take no lock: one goroutine at a time posts.
+	postLock uint32
+}
 
 // Bits of the word; the higher bits count releases.
 const (
@@ -78,7 +82,7 @@ func (o *owner) tryRelease() bool {
 
 // tryReleaseAll is give, and releases the posters' lock too.
 func (o *owner) tryReleaseAll() bool {
-	return o.word.Add(ownReleased-ownHeld-ownPost)&ownPending == 0 || o.releaseSlow()
+	return o.word.Add(ownReleased-ownHeld-o.postLock)&ownPending == 0 || o.releaseSlow()
 }
 
 // releaseSlow handles a released word with ownPending set. If there is a next owner already,
@@ -97,7 +101,7 @@ func (o *owner) release() { cpu.StoreRelease32(&o.word, o.word.Load()&^ownHeld+o
 // lockPosts takes the posters' lock, and the ownership if it is free.
 func (o *owner) lockPosts() (owned bool) {
 	v := o.word.Load()
-	if v&(ownHeld|ownPost) == 0 && o.word.CompareAndSwap(v, v|ownHeld|ownPost) {
+	if v&(ownHeld|o.postLock) == 0 && o.word.CompareAndSwap(v, v|ownHeld|o.postLock) {
 		return true
 	}
 	return o.lockPostsSlow()
@@ -106,7 +110,7 @@ func (o *owner) lockPosts() (owned bool) {
 func (o *owner) lockPostsSlow() (owned bool) {
 	for k := 0; ; k++ {
 		v := o.word.Load()
-		if v&ownPost == 0 && o.word.CompareAndSwap(v, v|ownHeld|ownPost) {
+		if v&o.postLock == 0 && o.word.CompareAndSwap(v, v|ownHeld|o.postLock) {
 			return v&ownHeld == 0
 		}
 		spin(k)
@@ -114,7 +118,7 @@ func (o *owner) lockPostsSlow() (owned bool) {
 }
 
 // unlockPosts releases the posters' lock and leaves the ownership unchanged.
-func (o *owner) unlockPosts() { o.word.And(^uint32(ownPost)) }
+func (o *owner) unlockPosts() { o.word.And(^o.postLock) }
 
 // acquire spins until it has the ownership. The control path, growSends and handleFabricPacket call
 // it.

@@ -14,6 +14,7 @@ type pd struct {
 	// protection identifies the protection: the domain itself, or for a parent domain the one
 	// that it was allocated in.
 	protection *pd
+	td         *td // of a parent domain; nil: none
 }
 
 // AllocPD allocates a protection domain.
@@ -42,6 +43,8 @@ func (p *pd) Parent(t verbs.TD) (verbs.PD, error) {
 	if err != nil {
 		return nil, fmt.Errorf("allocate parent domain: %w", err)
 	}
+	n.td = dom
+	d.parents++
 	return n, nil
 }
 
@@ -49,7 +52,13 @@ func (p *pd) Parent(t verbs.TD) (verbs.PD, error) {
 func (p *pd) Close() error {
 	p.d.mu.Lock()
 	defer p.d.mu.Unlock()
-	if err := p.Domain.Close(nil); err != nil {
+	err := p.Domain.Close(func() error {
+		if p.IsParent() {
+			p.d.parents--
+		}
+		return nil
+	})
+	if err != nil {
 		return fmt.Errorf("close protection domain: %w", err)
 	}
 	return nil
@@ -82,6 +91,7 @@ func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 		p.Release(objects.QP)
 		return fail(err)
 	}
+	q.uuar = d.uars.addQP(p.td)
 	queues.Add()
 	return q, nil
 }
@@ -95,7 +105,8 @@ func (d *device) releaseQP(q *qp) error {
 	defer d.mu.Unlock()
 	d.closedCounts.addAll(&q.counts)
 	q.rq.addTo(&d.closedCounts)
-	q.sq.counts.addTo(&d.closedCounts)
+	q.addSends(&d.closedCounts)
+	d.uars.removeQP(q.uuar)
 	q.pd.Release(objects.QP)
 	queues := objects.Queues[*cq, *srq]{Send: q.sendCQ, Recv: q.recvCQ, SRQ: q.srq}
 	queues.Release()
@@ -105,7 +116,7 @@ func (d *device) releaseQP(q *qp) error {
 // td is a thread domain.
 type td struct {
 	d       *device
-	sharing int
+	uuar    *uuar        // nil without Config.Adapter
 	parents objects.Uses // guarded by d.mu
 }
 
@@ -128,7 +139,12 @@ func (d *device) AllocTD(c verbs.TDConfig) (verbs.TD, error) {
 	if err := d.open.Admit(objects.TD, 0); err != nil {
 		return fail(err)
 	}
-	return &td{d: d, sharing: c.Sharing}, nil
+	u, err := d.uars.addTD(c.Sharing)
+	if err != nil {
+		d.open.Release(objects.TD)
+		return fail(err)
+	}
+	return &td{d: d, uuar: u}, nil
 }
 
 // Close frees the domain.
@@ -140,6 +156,7 @@ func (t *td) Close() error {
 		return fmt.Errorf("close thread domain: %w", err)
 	}
 	if first {
+		t.d.uars.removeTD(t.uuar)
 		t.d.open.Release(objects.TD)
 	}
 	return nil

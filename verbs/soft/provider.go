@@ -24,6 +24,8 @@ type Provider struct {
 
 	mu     sync.Mutex
 	listed []deviceSpec // the last result of Devices
+	// uarPages are the UAR pages that the contexts of a device have.
+	uarPages map[verbs.DeviceInfo]int
 }
 
 // New returns a provider. Errors in c are reported by Devices and Open.

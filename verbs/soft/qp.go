@@ -19,11 +19,12 @@ import (
 // owner, except the atomics and what deferredLock guards. Posters write the send queue's
 // tail under the posters' lock.
 type qp struct {
-	d   *device
-	pd  *pd
-	num verbs.QPN
-	typ verbs.QPType
-	ops uint32 // accepted opcodes, of sendOps
+	d    *device
+	pd   *pd
+	uuar *uuar // nil without Config.Adapter
+	num  verbs.QPN
+	typ  verbs.QPType
+	ops  uint32 // accepted opcodes, of sendOps
 	// dataOps are the opcodes of its packets.
 	dataOps *packetOps
 	// alwaysFlags are flags of every send work request: SendSignaled or none.
@@ -103,7 +104,10 @@ func (d *device) newQP(p *pd, c *verbs.QPConfig, to objects.Queues[*cq, *srq]) (
 		q.sq.max *= 2
 	}
 	q.rq.init(c.Caps.MaxRecv, p.Single())
-	q.sq.single = p.Single()
+	q.postLock = ownPost
+	if d.conf.Adapter != nil && d.conf.Adapter.NoQPLock && p.Single() {
+		q.postLock = 0
+	}
 	if c.Caps.MaxInline > verbs.InlineLen {
 		q.sq.longSlot = c.Caps.MaxInline
 	}
@@ -164,7 +168,7 @@ func (q *qp) PostSend(wrs []verbs.SendWR) (int, ucs.Status) {
 	if q.loadState() < verbs.StateRTS {
 		return 0, ucs.InvalidParam
 	}
-	owned := q.lockPosts() // also with a thread domain: the lock comes with the ownership for free
+	owned := q.lockPosts() // the lock comes with the ownership for free
 	if owned && len(wrs) == 1 && q.sendFast(&wrs[0]) {
 		if !q.tryReleaseAll() {
 			q.transmitAndRelease()
@@ -195,7 +199,7 @@ func (q *qp) postSlow(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 	case owned:
 		q.unlockPosts() // other goroutines may post while this one sends
 		q.transmitAndRelease()
-	case !q.clearAndAcquire(ownPost): // the present owner looks for posted work before it leaves
+	case !q.clearAndAcquire(q.postLock): // the present owner looks for posted work before it leaves
 	case q.deferSend():
 		q.releaseOrTransmit()
 	default:

@@ -35,9 +35,8 @@ type wqe struct {
 // full. Posters write beyond tail and hold the lock in the owner word. The owner reads
 // what lies before tail.
 type sendQueue struct {
-	single bool // with a thread domain: tail needs no lock
-	max    uint32
-	ring   []wqe
+	max  uint32
+	ring []wqe
 	// long holds inline data above verbs.InlineLen, longSlot bytes for each slot of the
 	// ring; nil if the queue pair has no such data.
 	long     []byte
@@ -74,7 +73,10 @@ func (q *qp) post(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 		}
 		t++
 	}
-	s.counts.post(n, !s.single)
+	s.counts.post(n)
+	if q.uuar != nil && n > 0 {
+		q.ring(s.at(uint32(t)-1), n)
+	}
 	s.tail.publish(t)
 	return n, st
 }
@@ -158,16 +160,24 @@ func (q *qp) fillWQE(t uint32, r *verbs.SendWR) ucs.Status {
 	case n > uint64(q.caps.MaxInline):
 		return ucs.InvalidParam
 	default: // gather the data now
-		q.markMemoryUser()
 		w.n = uint32(n)
 		w.sg[0].Addr = uint64(t&uint32(len(q.sq.ring)-1)) * uint64(q.sq.longSlot) // for long data
 		to := q.sq.inlineData(w)
-		for i := range r.NumSG {
-			b, ok := q.d.local(q.pd, r.SG[i], 0)
-			if !ok {
-				return ucs.InvalidParam
-			}
+		if q.postLock == 0 { // a region that closes waits while the bit is set
+			q.word.Or(ownPost)
+		}
+		q.markMemoryUser()
+		ok := true
+		for i := uint8(0); i < r.NumSG && ok; i++ {
+			var b []byte
+			b, ok = q.d.local(q.pd, r.SG[i], 0)
 			to = to[copy(to, b):]
+		}
+		if q.postLock == 0 {
+			q.word.And(^uint32(ownPost))
+		}
+		if !ok {
+			return ucs.InvalidParam
 		}
 	}
 	w.n = uint32(n)

@@ -37,7 +37,9 @@ const (
 	cntDroppedMessage
 	cntPosts
 	cntDoorbells
+	cntBlueFlames
 	cntWQEs
+	cntWQEFetches
 	cntPayloadFetches
 	cntCQEs
 	cntLocks
@@ -48,7 +50,7 @@ var counterNames = [numCounters]string{
 	"tx_packets", "rx_packets", "tx_bytes", "rx_bytes", "acks", "naks", "rnr_naks", "retransmits", "timeouts",
 	"duplicates", "out_of_sequence", "dropped_icrc", "dropped_qpn", "dropped_pkey", "dropped_qkey",
 	"dropped_source", "dropped_short", "dropped_long", "dropped_opcode", "dropped_inbox", "dropped_message",
-	"posts", "doorbells", "wqes", "payload_fetches", "cqes", "locks",
+	"posts", "doorbells", "blueflames", "wqes", "wqe_fetches", "payload_fetches", "cqes", "locks",
 }
 
 // counts are counters with one writer at a time: those of a queue pair are written by
@@ -67,44 +69,52 @@ func (c *counts) addAll(o *counts) {
 // sendCounts are the counters of a send queue. The holder of the posters' lock writes
 // them.
 type sendCounts struct {
-	posts, wqes, fetches, locks uint64
-	ring                        uint64 // slots of the ring
+	posts, wqes, fetches  uint64
+	doorbells, blueFlames uint64 // by the rule of Config.Adapter; 0 without it
+	ring                  uint64 // slots of the ring
 }
 
 // fetchOps are the operations whose payload the device reads.
 const fetchOps = 1<<verbs.OpWrite | 1<<verbs.OpWriteImm | 1<<verbs.OpSend | 1<<verbs.OpSendImm | 1<<verbs.OpSendInv
 
 // post counts a post of n work requests.
-func (c *sendCounts) post(n int, locked bool) {
+func (c *sendCounts) post(n int) {
 	count(&c.posts, 1)
 	count(&c.wqes, uint64(n))
-	if locked {
-		count(&c.locks, 1)
-	}
 }
 
-// addTo adds the counters to sum. Each post counts as one doorbell, however long its
-// list is.
-func (c *sendCounts) addTo(sum *counts) {
-	posts := atomic.LoadUint64(&c.posts)
+// addSends adds the counters of the send queue to sum. Without an adapter each post counts
+// as one doorbell, however long its list is.
+func (q *qp) addSends(sum *counts) {
+	c := &q.sq.counts
+	posts, wqes := atomic.LoadUint64(&c.posts), atomic.LoadUint64(&c.wqes)
+	doorbells, blueFlames := posts, uint64(0)
+	if q.uuar != nil {
+		doorbells, blueFlames = atomic.LoadUint64(&c.doorbells), atomic.LoadUint64(&c.blueFlames)
+	}
 	sum.add(cntPosts, posts)
-	sum.add(cntDoorbells, posts)
-	sum.add(cntWQEs, atomic.LoadUint64(&c.wqes))
+	sum.add(cntDoorbells, doorbells)
+	sum.add(cntBlueFlames, blueFlames)
+	sum.add(cntWQEs, wqes)
+	sum.add(cntWQEFetches, wqes-blueFlames)
 	sum.add(cntPayloadFetches, atomic.LoadUint64(&c.fetches))
-	sum.add(cntLocks, atomic.LoadUint64(&c.locks))
+	if q.postLock != 0 {
+		sum.add(cntLocks, posts)
+	}
 }
 
 // Stats returns the current sums: "device" has the traffic counters, "objects" the
 // number of open objects, "bytes" the memory that they use. A UDP device also has
-// "udp".
+// "udp", and one with Config.Adapter those of uars.addTo.
 func (d *device) Stats() *stats.Group {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	sum := d.closedCounts
 	sum.addAll(&d.counts)
 	d.qps.each(func(q *qp) {
 		sum.addAll(&q.counts)
 		q.rq.addTo(&sum)
-		q.sq.counts.addTo(&sum)
+		q.addSends(&sum)
 	})
 	for _, s := range d.srqs.all {
 		s.addTo(&sum)
@@ -112,6 +122,7 @@ func (d *device) Stats() *stats.Group {
 	for _, c := range d.cqs.all {
 		sum.add(cntLocks, c.lockCount())
 	}
+	sum.add(cntLocks, d.uars.locks())
 	// Open objects, and the device memory that they use with what their rings have grown
 	// to. Registered memory is the program's and not counted.
 	var made, bytes [objects.NumKinds]uint64
@@ -128,7 +139,6 @@ func (d *device) Stats() *stats.Group {
 	d.qps.each(func(q *qp) {
 		bytes[objects.QP] += q.rq.bytes() + atomic.LoadUint64(&q.sq.counts.ring)*(sizeOf[wqe]()+uint64(q.sq.longSlot))
 	})
-	d.mu.Unlock()
 	g := new(stats.Group) // an empty group accepts any prefix
 	_ = g.Add("device", setOf(counterNames[:], sum[:]))
 	_ = g.Add("objects", setOf(objects.Names[:], made[:]))
@@ -136,6 +146,7 @@ func (d *device) Stats() *stats.Group {
 	if d.udp != nil {
 		_ = g.Add("udp", udp.CountsOf(d.allSockets()))
 	}
+	d.uars.addTo(g, d)
 	return g
 }
 
