@@ -3,6 +3,7 @@ package transports
 import (
 	"fmt"
 	"net/netip"
+	"os"
 
 	"go.uber.org/zap"
 
@@ -36,11 +37,16 @@ var (
 		"How devices over UDP check the ICRC of packets. search: an IPv4 identification that is not the expected one is searched for. off: connections with devices of goucx are not checked. strict: nothing is searched for; over IPv4 peers that are not goucx need CAP_NET_RAW.")
 	softPort = config.New("SOFT_PORT", "0", config.Int(0, 1<<16-1), "",
 		"UDP port of the devices. 0: a random one for each; 4791: that of RoCEv2, for peers that know no other.")
+	softAdapter = config.New("SOFT_ADAPTER", "none", config.Enum("none", "mlx5"), "",
+		"The adapter whose doorbell registers (UAR pages) devices account for, with their limits and locks. mlx5: also MLX5_TOTAL_UUARS, MLX5_NUM_LOW_LAT_UUARS and MLX5_SHUT_UP_BF of the environment have the meaning that libmlx5 gives them.")
+	softTDQPLock = config.New("SOFT_TD_QP_LOCK", "y", config.Bool(), "",
+		"With UCX_SOFT_ADAPTER=mlx5: whether a post takes the lock of its queue pair in a thread domain too, as mlx5 does. n: the thread domain drops it.")
 )
 
 // softSettings are the settings that SoftConfig reads.
 var softSettings = config.Table{Section: "software RNIC", Settings: []config.Setting{
 	softLink, softMTU, softMaxInline, softRdAtomic, softDepth, softWindow, softEngine, softAddr, softGIDs, softPort, softICRC,
+	softAdapter, softTDQPLock,
 }}
 
 // SoftConfig returns the configuration of the software RNIC's devices according to the
@@ -54,6 +60,13 @@ func SoftConfig(s *config.Set, log *zap.Logger) soft.Config {
 	}
 	if l := softLink.Get(s); l != "all" {
 		c.Link = l
+	}
+	if softAdapter.Get(s) == "mlx5" {
+		noBF := os.Getenv("MLX5_SHUT_UP_BF")
+		c.Adapter = &soft.MLX5{
+			TotalUUARs: os.Getenv("MLX5_TOTAL_UUARS"), LowLatencyUUARs: os.Getenv("MLX5_NUM_LOW_LAT_UUARS"),
+			ShutUpBF: noBF != "" && noBF != "0", NoQPLock: !softTDQPLock.Get(s),
+		}
 	}
 	return c
 }

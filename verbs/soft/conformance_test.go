@@ -14,6 +14,17 @@ import (
 func TestConformanceInproc(t *testing.T) { verbstest.Run(t, inprocFixture) }
 func TestConformanceSim(t *testing.T)    { verbstest.Run(t, simFixture) }
 
+// TestConformanceAdapter: the account of an adapter changes nothing that a program observes.
+// All queue pairs without a thread domain share one uUAR, and a thread domain drops all
+// locks of posts.
+func TestConformanceAdapter(t *testing.T) {
+	f := inprocFixture
+	f.Open = func(t testing.TB, needs verbstest.Needs) *verbstest.Fabric {
+		return openInprocAs(t, Config{Adapter: &MLX5{TotalUUARs: "2", LowLatencyUUARs: "0", NoQPLock: true}}, needs)
+	}
+	verbstest.Run(t, f)
+}
+
 func TestGateAllocsInproc(t *testing.T) { verbstest.Gates(t, inprocFixture) }
 
 var (
@@ -65,8 +76,13 @@ func openReal(t testing.TB, c Config, needs verbstest.Needs) *verbstest.Fabric {
 }
 
 func openInproc(t testing.TB, needs verbstest.Needs) *verbstest.Fabric {
+	return openInprocAs(t, Config{}, needs)
+}
+
+func openInprocAs(t testing.TB, c Config, needs verbstest.Needs) *verbstest.Fabric {
 	sw := NewSwitch()
-	f := openReal(t, Config{Link: LinkInproc, Switch: sw}, needs)
+	c.Link, c.Switch = LinkInproc, sw
+	f := openReal(t, c, needs)
 	f.Inject = func(to int, b []byte, m verbstest.Manner) {
 		from, dest := f.Devices[1-to].(*device).fabricAddr(), f.Devices[to].(*device).fabricAddr()
 		if m == verbstest.Spoofed {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -114,7 +115,11 @@ func (m *naiveMLX5) pages() int {
 // TestUARAssignment compares the assignment of uUARs to queue pairs and thread domains
 // with naiveMLX5, while random ones are made and closed.
 func TestUARAssignment(t *testing.T) {
-	for seed := range uint64(20) {
+	seeds := uint64(20)
+	if race.Enabled {
+		seeds = 3
+	}
+	for seed := range seeds {
 		rnd := rand.New(rand.NewPCG(seed, 22))
 		conf := MLX5{}
 		naive := naiveMLX5{total: 16, low: 4, lastUsed: map[int]int{}}
