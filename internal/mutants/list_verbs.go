@@ -3,6 +3,30 @@ package main
 // verbsList holds the mutants of the software RNIC.
 var verbsList = []mutant{
 	{
+		name: "a shared uUAR is written without its lock",
+		file: "verbs/soft/uar_post.go",
+		old:  "		u.lock.lock()\n		u.locks++\n", new: "		u.locks++\n		u.lock.lock()\n",
+		pkg: "./verbs/soft", test: "^TestUARContention$", tries: 5,
+	},
+	{
+		name: "a uUAR is not given back when its queue pair closes",
+		file: "verbs/soft/uar.go",
+		old:  "		u.qps--\n", new: "		_ = u\n",
+		pkg: "./verbs/soft", test: "^TestUARAssignment$",
+	},
+	{
+		name: "a thread domain that shares gets a page of its own",
+		file: "verbs/soft/uar.go",
+		old:  "unshared: sharing == 1, tds: 1", new: "unshared: sharing != 0, tds: 1",
+		pkg: "./verbs/soft", test: "^TestUARPolicies$",
+	},
+	{
+		name: "a list goes by BlueFlame",
+		file: "verbs/soft/uar_post.go",
+		old:  "if n == 1 && u.blueFlame", new: "if u.blueFlame",
+		pkg: "./verbs/soft", test: "^TestUARCounters$",
+	},
+	{
 		name: "a refused access is reported by its NAK alone",
 		file: "transports/internal/nic/async.go",
 		old:  "w.OnQPError(e.QP.QPN())", new: "_ = w.OnQPError",
