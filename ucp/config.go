@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goucx/goucx/config"
+	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
 )
@@ -21,6 +22,8 @@ var (
 		"When an endpoint connects. lazy: at its first operation; eager: when it is created, for comparison.")
 	rowSpinTime = config.New("SPIN_TIME", "20us", config.Duration(0, config.Forever), "s",
 		"How long a wait polls before it sleeps, at least 2us, which going to sleep takes. inf: it never sleeps.")
+	rowThreadSharing = config.New("THREAD_SHARING", sharing.Default, sharing.Parser(), "",
+		"Which device contexts, thread domains and queue pairs the threads of a worker share, unless WorkerConfig.Sharing says it. From mpi-everywhere, a context for each thread, to mpi-threads, one set of queue pairs for all: docs/tuning-threads.md.")
 )
 
 var (
@@ -56,5 +59,5 @@ func Tables(providers []uct.Component) []config.Table {
 
 // Settings returns the settings of this package.
 func Settings() config.Table {
-	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowMaxLive, rowConnect, rowSpinTime, rowRndvThresh, rowZcopyThresh, rowRndvOutstanding, rowUnexpectedBudget, rowKeyResolve, rowIdleSkip, rowStatsDest}}
+	return config.Table{Section: "ucp", Settings: []config.Setting{rowSlowPasses, rowSlowInterval, rowMaxLive, rowConnect, rowSpinTime, rowThreadSharing, rowRndvThresh, rowZcopyThresh, rowRndvOutstanding, rowUnexpectedBudget, rowKeyResolve, rowIdleSkip, rowStatsDest}}
 }

@@ -203,6 +203,12 @@ var Layers = []Layer{
 		"memory by size class knows nothing of its users",
 	},
 	{
+		"ucp/sharing",
+		[]string{"config", "ucs"},
+		nil,
+		"a policy is a function of data: it knows neither workers nor transports",
+	},
+	{
 		"ucp/...",
 		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/...", "internal/fault", "internal/race"},
 		[]string{zap, xsys},
