@@ -209,6 +209,12 @@ var Layers = []Layer{
 		"a policy is a function of data: it knows neither workers nor transports",
 	},
 	{
+		"ucp/sharing/onverbs",
+		[]string{"ucp/sharing", "verbs"},
+		nil,
+		"it creates what a plan names on any device that it is handed",
+	},
+	{
 		"ucp/...",
 		[]string{"ucp/...", "wireup/...", "uct/...", "ucs/...", "config/...", "internal/fault", "internal/race"},
 		[]string{zap, xsys},
