@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/goucx/goucx/internal/cmdline"
+	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/ucs"
 )
 
@@ -29,7 +31,8 @@ type options struct {
 	completion                         string // a shell
 	transport, filter, features, types string
 	placement, address, memory         string
-	live                               string
+	live, sharing                      string
+	threads, qps, processes            string // of --sharing; "": none given
 	endpoints, perNode                 string // estimated numbers of endpoints; "": none given
 	ip                                 string // local address for the exchange of worker addresses
 	ipv6                               bool
@@ -70,6 +73,10 @@ func table(o *options) []group {
 				name: "live", arg: "pid|path|all", value: &o.live, noArg: liveList, show: (*tool).liveView, json: "live",
 				help: "List running programs that show themselves (UCX_STATS_DEST=unix);\nwith an argument: endpoints, pending requests and counters of one, or of all",
 			},
+			{
+				name: "sharing", arg: "policy", value: &o.sharing, noArg: sharingAll, show: (*tool).sharingPolicies, json: "sharing",
+				help: "Show the device resources that threads take under a sharing policy\n(UCX_THREAD_SHARING), or under each: objects are created on a software\ndevice with the account of mlx5",
+			},
 		}},
 		{"Details of the configuration, which -f shows, and -C and -a if given alone:", []option{
 			{letter: "C", name: "comment-out", value: &o.commentOut, help: "Comment-out default configuration values"},
@@ -98,8 +105,11 @@ func table(o *options) []group {
 				"  'inter' : a worker of another host: use --address instead"},
 			{name: "address", arg: "file", value: &o.address, help: "The peer is the worker whose address is in the file"},
 			{letter: "A", name: "local-ip", arg: "ip", value: &o.ip, help: "Local IP device address to use for creating\nendpoint in client/server mode: the peer of -e\nsends its worker address over a TCP connection there"},
+			{name: "threads", arg: "count", value: &o.threads, help: "Threads of a process for --sharing"},
+			{name: "qps-per-thread", arg: "count", value: &o.qps, help: "Queue pairs of a thread for --sharing (default: 1)"},
+			{name: "processes", arg: "count", value: &o.processes, help: "Processes for --sharing (default: 1)"},
 			{letter: "6", name: "ipv6", value: &o.ipv6, help: "IPv6 address specified with option -A"},
-			{name: "json", value: &o.json, help: "Print -v, -d, -c, --why and --live as one JSON object"},
+			{name: "json", value: &o.json, help: "Print -v, -d, -c, --why, --live and --sharing as one JSON object"},
 			{name: "completion", arg: "shell", value: &o.completion, help: "Print the completion script of a shell: bash, zsh or fish"},
 			{name: "man", value: &o.man, help: "Print the manual page, for man -l"},
 			{letter: "h", name: "help", value: &o.help, help: "Show this help message"},
@@ -116,8 +126,12 @@ func parse(args []string) (*options, error) {
 		return nil, usageError{err}
 	}
 	rest := set.Args()
-	if len(rest) > 0 && o.live == liveList { // as in --live 1234
+	switch {
+	case len(rest) == 0:
+	case o.live == liveList: // as in --live 1234
 		o.live, rest = rest[0], rest[1:]
+	case o.sharing == sharingAll: // as in --sharing dynamic
+		o.sharing, rest = rest[0], rest[1:]
 	}
 	if len(rest) > 0 {
 		return nil, usagef("unexpected argument %q", rest[0])
@@ -194,13 +208,13 @@ func (o *options) check() error {
 			return usagef("-%s %s: want a number from 1 to %d", c[0], c[1], math.MaxInt32)
 		}
 	}
-	if err := o.checkIP(); err != nil {
+	if err := errors.Join(o.checkIP(), o.checkSharing()); err != nil {
 		return err
 	}
 	if o.json {
 		for _, r := range o.sections {
 			if r.json == "" {
-				return usagef("--json prints -v, -d, -c, --why and --live only, not --%s", r.name)
+				return usagef("--json prints -v, -d, -c, --why, --live and --sharing only, not --%s", r.name)
 			}
 		}
 	}
@@ -221,6 +235,48 @@ func (o *options) checkIP() error {
 		return usagef("-A %s: -6 says that it is an IPv6 address, and it is none", o.ip)
 	}
 	return nil
+}
+
+// maxSharingQPs is the most queue pairs that the threads of --sharing have.
+const maxSharingQPs = 1 << 16
+
+// checkSharing returns an error if --sharing and the options that go with it are invalid.
+func (o *options) checkSharing() error {
+	product := 1
+	for _, c := range [][2]string{{"threads", o.threads}, {"qps-per-thread", o.qps}, {"processes", o.processes}} {
+		switch n := number(c[1], 1); {
+		case c[1] != "" && o.sharing == "":
+			return usagef("--%s is a number of --sharing, which is not given", c[0])
+		case n < 1 || n > maxSharingQPs:
+			return usagef("--%s %s: want a number from 1 to %d", c[0], c[1], maxSharingQPs)
+		default:
+			product *= n
+		}
+	}
+	if product > maxSharingQPs {
+		return usagef("--sharing: %d queue pairs of all threads: want at most %d", product, maxSharingQPs)
+	}
+	if o.sharing == "" {
+		return nil
+	}
+	if o.threads == "" {
+		return usagef("--sharing needs the number of threads: give --threads")
+	}
+	if o.sharing != sharingAll {
+		if _, err := sharing.Lookup(o.sharing); err != nil {
+			return usageError{err}
+		}
+	}
+	return nil
+}
+
+// number returns the value of a number, unset for "" and 0 for what is no number.
+func number(text string, unset int) int {
+	if text == "" {
+		return unset
+	}
+	n, _ := strconv.ParseUint(text, 10, 31)
+	return int(n)
 }
 
 // requested reports whether one of the named sections is to be shown.
