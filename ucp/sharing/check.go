@@ -26,6 +26,9 @@ func (p *Plan) Check(in Input) error {
 	if in.Device.NoTDs && len(p.TDs) > 0 {
 		fault("it has %d thread domains, and the device has none", len(p.TDs))
 	}
+	for i, d := range p.PDs {
+		exists(fmt.Sprintf("protection domain %d", i+1), d.Context, p.Contexts, "context")
+	}
 	for i, t := range p.TDs {
 		of := fmt.Sprintf("thread domain %d", i+1)
 		exists(of, t.Context, p.Contexts, "context")
@@ -48,6 +51,9 @@ func (p *Plan) Check(in Input) error {
 		of := fmt.Sprintf("queue pair %d", i+1)
 		exists(of, q.Context, p.Contexts, "context")
 		inTD(of, q.Context, q.TD)
+		if q.PD != 0 && exists(of, q.PD, len(p.PDs), "protection domain") && p.PDs[q.PD-1].Context != q.Context {
+			fault("%s is in context %d, and its protection domain %d in context %d", of, q.Context, q.PD, p.PDs[q.PD-1].Context)
+		}
 		if exists(of, q.CQ, len(p.CQs), "completion queue") && p.CQ(q.CQ).Context != q.Context {
 			fault("%s is in context %d, and its completion queue %d in context %d", of, q.Context, q.CQ, p.CQ(q.CQ).Context)
 		}

@@ -14,6 +14,9 @@ type Plan struct {
 	Fallback string
 	// Contexts is the number of device contexts.
 	Contexts int
+	// PDs are the protection domains beside the one that each context has. Only experiments have
+	// some: a policy's threads share memory.
+	PDs []PD
 	// TDs, CQs and QPs are the objects that are made in the contexts.
 	TDs []TD
 	CQs []CQ
@@ -22,6 +25,12 @@ type Plan struct {
 	Threads []Thread
 	// Reasons are short texts that explain the plan.
 	Reasons []string
+}
+
+// PD is a further protection domain of a plan.
+type PD struct {
+	// Context is the number of its context.
+	Context int
 }
 
 // TD is a thread domain of a plan.
@@ -49,6 +58,8 @@ type QP struct {
 	TD int
 	// CQ is the number of the completion queue of its sends and receives.
 	CQ int
+	// PD is the number of its protection domain. 0: that of the context.
+	PD int
 }
 
 // Thread is what a thread uses. The queue pairs lead to the rest.

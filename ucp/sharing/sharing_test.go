@@ -227,9 +227,10 @@ func TestCheck(t *testing.T) {
 	good := func() *sharing.Plan {
 		return &sharing.Plan{
 			Contexts: 2,
+			PDs:      []sharing.PD{{2}},
 			TDs:      []sharing.TD{{1, 1}, {2, 2}, {1, 1}},
 			CQs:      []sharing.CQ{{1, 1}, {2, 0}, {1, 0}},
-			QPs:      []sharing.QP{{1, 1, 1}, {2, 2, 2}, {1, 0, 3}},
+			QPs:      []sharing.QP{{1, 1, 1, 0}, {2, 2, 2, 1}, {1, 0, 3, 0}},
 			Threads:  []sharing.Thread{{QPs: []int{1}, Spares: []int{3}}, {QPs: []int{2}}, {QPs: []int{3}}, {QPs: []int{3}}},
 		}
 	}
@@ -250,6 +251,9 @@ func TestCheck(t *testing.T) {
 		{"queue pair 2 is in context 2, and its thread domain 1 in context 1", func(p *sharing.Plan, _ *sharing.Input) { p.QPs[1].TD = 1 }},
 		{"queue pair 1 uses completion queue 0, and 3 are made", func(p *sharing.Plan, _ *sharing.Input) { p.QPs[0].CQ = 0 }},
 		{"queue pair 1 is in context 1, and its completion queue 2 in context 2", func(p *sharing.Plan, _ *sharing.Input) { p.QPs[0].CQ = 2 }},
+		{"protection domain 1 uses context 3, and 2 are made", func(p *sharing.Plan, _ *sharing.Input) { p.PDs[0].Context = 3 }},
+		{"queue pair 2 uses protection domain 2, and 1 are made", func(p *sharing.Plan, _ *sharing.Input) { p.QPs[1].PD = 2 }},
+		{"queue pair 1 is in context 1, and its protection domain 1 in context 2", func(p *sharing.Plan, _ *sharing.Input) { p.QPs[0].PD = 1 }},
 		{"it has 4 threads: want 5", func(_ *sharing.Plan, in *sharing.Input) { in.Threads = 5 }},
 		{"thread 1 has the queue pairs [1]: want 2 of them", func(_ *sharing.Plan, in *sharing.Input) { in.QPs = 2 }},
 		{"thread 2 uses queue pair 4, and 3 are made", func(p *sharing.Plan, _ *sharing.Input) { p.Threads[1].QPs[0] = 4 }},

@@ -1,10 +1,14 @@
 // Package onverbs creates what a sharing plan names on a verbs device: contexts, domains, completion
-// queues and queue pairs. `ucx_info --sharing` shows their account.
+// queues and queue pairs. `ucx_info --sharing` shows their account, `ucx_perftest -t verbs_rate` their
+// message rate.
 package onverbs
 
 import (
 	"errors"
 	"fmt"
+	"iter"
+	"maps"
+	"slices"
 
 	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/verbs"
@@ -25,14 +29,18 @@ type Config struct {
 type Set struct {
 	Plan     *sharing.Plan
 	Contexts []verbs.Context
-	// PDs has a protection domain for each context.
-	PDs []verbs.PD
-	TDs []verbs.TD
-	// Parents has a parent domain for each thread domain. It belongs to the context's protection
-	// domain.
-	Parents []verbs.PD
-	CQs     []verbs.CQ
-	QPs     []verbs.QP
+	CQs      []verbs.CQ
+	QPs      []verbs.QP
+
+	own, further []verbs.PD // of the contexts, and Plan.PDs
+	tds          []verbs.TD
+	parents      map[domains]verbs.PD
+}
+
+// domains are the protection domain and the thread domain of a parent domain.
+type domains struct {
+	protection verbs.PD
+	td         int
 }
 
 // Create creates the objects of a plan that Policy.Plan has returned. The caller closes the Set.
@@ -40,7 +48,7 @@ type Set struct {
 //
 // Errors: those of the device, ucs.ErrNoResource if it has too few pages. Nothing is left open.
 func Create(p *sharing.Plan, c Config) (*Set, error) {
-	s := &Set{Plan: p}
+	s := &Set{Plan: p, parents: map[domains]verbs.PD{}}
 	if err := s.create(&c); err != nil {
 		return nil, errors.Join(fmt.Errorf("policy %s: %w", p.Policy, err), s.Close())
 	}
@@ -48,55 +56,88 @@ func Create(p *sharing.Plan, c Config) (*Set, error) {
 }
 
 func (s *Set) create(c *Config) error {
-	for i := range s.Plan.Contexts {
+	p := s.Plan
+	for i := range p.Contexts {
 		ctx, err := c.Open()
 		if err != nil {
-			return fmt.Errorf("context %d of %d: %w", i+1, s.Plan.Contexts, err)
+			return fmt.Errorf("context %d of %d: %w", i+1, p.Contexts, err)
 		}
 		s.Contexts = append(s.Contexts, ctx)
 		pd, err := ctx.AllocPD()
 		if err != nil {
 			return err
 		}
-		s.PDs = append(s.PDs, pd)
+		s.own = append(s.own, pd)
 	}
-	for i, t := range s.Plan.TDs {
+	for i, d := range p.PDs {
+		pd, err := s.Contexts[d.Context-1].AllocPD()
+		if err != nil {
+			return fmt.Errorf("protection domain %d of %d: %w", i+1, len(p.PDs), err)
+		}
+		s.further = append(s.further, pd)
+	}
+	for i, t := range p.TDs {
 		td, err := s.Contexts[t.Context-1].AllocTD(verbs.TDConfig{Sharing: t.Level})
 		if err != nil {
-			return fmt.Errorf("thread domain %d of %d: %w", i+1, len(s.Plan.TDs), err)
+			return fmt.Errorf("thread domain %d of %d: %w", i+1, len(p.TDs), err)
 		}
-		s.TDs = append(s.TDs, td)
-		parent, err := s.PDs[t.Context-1].Parent(td)
-		if err != nil {
-			return err
-		}
-		s.Parents = append(s.Parents, parent)
+		s.tds = append(s.tds, td)
 	}
-	for i, q := range s.Plan.CQs {
+	for i, q := range p.CQs {
 		conf := c.CQ
 		if q.TD != 0 {
-			conf.Domain = s.Parents[q.TD-1]
+			var err error
+			if conf.Domain, err = s.domain(s.own[q.Context-1], q.TD); err != nil {
+				return err
+			}
 		}
 		cq, err := s.Contexts[q.Context-1].CreateCQ(conf)
 		if err != nil {
-			return fmt.Errorf("completion queue %d of %d: %w", i+1, len(s.Plan.CQs), err)
+			return fmt.Errorf("completion queue %d of %d: %w", i+1, len(p.CQs), err)
 		}
 		s.CQs = append(s.CQs, cq)
 	}
-	for i, q := range s.Plan.QPs {
-		pd := s.PDs[q.Context-1]
-		if q.TD != 0 {
-			pd = s.Parents[q.TD-1]
+	for i, q := range p.QPs {
+		pd, err := s.domain(s.PD(i+1), q.TD)
+		if err != nil {
+			return err
 		}
 		conf := c.QP
 		conf.SendCQ, conf.RecvCQ = s.CQs[q.CQ-1], s.CQs[q.CQ-1]
 		qp, err := pd.CreateQP(conf)
 		if err != nil {
-			return fmt.Errorf("queue pair %d of %d: %w", i+1, len(s.Plan.QPs), err)
+			return fmt.Errorf("queue pair %d of %d: %w", i+1, len(p.QPs), err)
 		}
 		s.QPs = append(s.QPs, qp)
 	}
 	return nil
+}
+
+// PD returns the protection domain of the queue pair with a number. Memory that the queue pair uses is
+// registered in it.
+func (s *Set) PD(qp int) verbs.PD {
+	q := s.Plan.QP(qp)
+	if q.PD != 0 {
+		return s.further[q.PD-1]
+	}
+	return s.own[q.Context-1]
+}
+
+// domain returns the domain of objects of a protection domain that are in the thread domain with
+// number td: a parent domain, which is made once, or without thread domain the protection domain.
+func (s *Set) domain(protection verbs.PD, td int) (verbs.PD, error) {
+	if td == 0 {
+		return protection, nil
+	}
+	key := domains{protection, td}
+	if p := s.parents[key]; p != nil {
+		return p, nil
+	}
+	p, err := protection.Parent(s.tds[td-1])
+	if err == nil {
+		s.parents[key] = p
+	}
+	return p, err
 }
 
 // CloseSpares closes the queue pairs that no thread uses, and then the completion queues that no
@@ -126,13 +167,14 @@ func (s *Set) CloseSpares() error {
 // are closed before. Close is idempotent.
 func (s *Set) Close() error {
 	return errors.Join(
-		closeAll(s.QPs), closeAll(s.CQs), closeAll(s.Parents), closeAll(s.TDs), closeAll(s.PDs), closeAll(s.Contexts),
+		closeAll(slices.Values(s.QPs)), closeAll(slices.Values(s.CQs)), closeAll(maps.Values(s.parents)), closeAll(slices.Values(s.tds)),
+		closeAll(slices.Values(s.further)), closeAll(slices.Values(s.own)), closeAll(slices.Values(s.Contexts)),
 	)
 }
 
-func closeAll[T interface{ Close() error }](objects []T) error {
+func closeAll[T interface{ Close() error }](objects iter.Seq[T]) error {
 	var errs []error
-	for _, o := range objects {
+	for o := range objects {
 		errs = append(errs, o.Close())
 	}
 	return errors.Join(errs...)
