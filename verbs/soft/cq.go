@@ -314,6 +314,7 @@ func (c *cq) Close() error {
 		c.ch.queues.Release()
 	}
 	d.closedCounts.add(cntLocks, c.lockCount())
+	d.closedCounts.add(cntCQLocks, c.lockCount())
 	d.cqs.remove(c)
 	if c.pd != nil {
 		c.pd.Release(objects.CQ)

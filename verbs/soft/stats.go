@@ -43,6 +43,7 @@ const (
 	cntPayloadFetches
 	cntCQEs
 	cntLocks
+	cntCQLocks // the part of cntLocks that is of completion queues
 	numCounters
 )
 
@@ -50,7 +51,7 @@ var counterNames = [numCounters]string{
 	"tx_packets", "rx_packets", "tx_bytes", "rx_bytes", "acks", "naks", "rnr_naks", "retransmits", "timeouts",
 	"duplicates", "out_of_sequence", "dropped_icrc", "dropped_qpn", "dropped_pkey", "dropped_qkey",
 	"dropped_source", "dropped_short", "dropped_long", "dropped_opcode", "dropped_inbox", "dropped_message",
-	"posts", "doorbells", "blueflames", "wqes", "wqe_fetches", "payload_fetches", "cqes", "locks",
+	"posts", "doorbells", "blueflames", "wqes", "wqe_fetches", "payload_fetches", "cqes", "locks", "cq_locks",
 }
 
 // counts are counters with one writer at a time: those of a queue pair are written by
@@ -121,6 +122,7 @@ func (d *device) Stats() *stats.Group {
 	}
 	for _, c := range d.cqs.all {
 		sum.add(cntLocks, c.lockCount())
+		sum.add(cntCQLocks, c.lockCount())
 	}
 	sum.add(cntLocks, d.uars.locks())
 	// Open objects, and the device memory that they use with what their rings have grown

@@ -41,6 +41,7 @@ func TestStats(t *testing.T) {
 	pushed(c, 1, 0, 2)
 	drained(t, c, 10)
 	assert.Equal(t, uint64(2+1+2+1), value(t, d, "device.locks"))
+	assert.Equal(t, uint64(2+1), value(t, d, "device.cq_locks"))
 
 	for _, k := range []string{"pd", "cq", "srq", "qp"} {
 		assert.Equal(t, uint64(1), value(t, d, "objects."+k), k)
