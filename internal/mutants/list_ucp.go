@@ -3,6 +3,18 @@ package main
 // ucpList holds the mutants of ucp: matching, memory, order, flow control.
 var ucpList = []mutant{
 	{
+		name: "a thread domain of two threads passes the check of a plan",
+		file: "ucp/sharing/check.go",
+		old:  "		if user[td] != 0 {\n", new: "		if user[td] > thread {\n",
+		pkg: "./ucp/sharing", test: "^TestCheck$",
+	},
+	{
+		name: "the thread domains of a plan are made at another level",
+		file: "ucp/sharing/onverbs/onverbs.go",
+		old:  "verbs.TDConfig{Sharing: t.Level}", new: "verbs.TDConfig{Sharing: 1}",
+		pkg: "./cmd/ucx_info", test: "^TestSharingOfSixteenThreads$",
+	},
+	{
 		name: "an older wildcard loses to an exact receive",
 		file: "ucp/tagmatch/posted.go",
 		old:  "		if e.seq > limit {", new: "		if limit != ^uint64(0) {",
