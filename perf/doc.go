@@ -19,7 +19,7 @@
 // computes the last row. Threads, and tests that block, cannot poll for the other side's failure;
 // watch.go does it for them. The two threads of a verbs test are its two sides (verbs_threads.go).
 // A verbs test with one thread within one process drives both sides from that thread
-// (verbs_both.go).
+// (verbs_both.go). The threads of verbs_rate share verbs objects by a plan (verbs_rate.go).
 //
 // # Rules of the loops
 //

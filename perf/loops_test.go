@@ -57,7 +57,7 @@ func variants() map[string]Params {
 				m[row.Name+"_"+string(l)] = p
 			}
 		}
-		if row.Pattern != PingPong {
+		if row.Pattern != PingPong && row.Op != OpSharedPut {
 			p.Layout, p.StampEach = Short, true
 			m[row.Name+"_each"] = p
 		}

@@ -55,6 +55,16 @@ type Params struct {
 	// PostList is the number of work requests that streams of verbs tests post at once; 0 means 1.
 	PostList int    `json:"post_list,omitempty"`
 	Layout   Layout `json:"layout,omitempty"`
+	// Unsignaled is the number of work requests per requested completion of verbs_rate; 0: 64. Its
+	// PostList is 32 by default.
+	Unsignaled int `json:"unsignaled,omitempty"`
+	// Without is a comma list of the features that verbs_rate does not use: postlist and unsignaled,
+	// whose numbers are 1 then, inlining and blueflame.
+	Without string `json:"without,omitempty"`
+	// Ways says what the threads of verbs_rate share.
+	Ways Ways `json:"ways,omitzero"`
+	// Sharing is the policy, by name, by which the threads of verbs_rate share. "": Ways.
+	Sharing string `json:"sharing,omitempty"`
 	// AMWindow is the number of active messages that am_bw sends ahead of the receiver's
 	// acknowledgments.
 	AMWindow int `json:"am_window,omitempty"`
@@ -66,7 +76,8 @@ type Params struct {
 	// Threads is the thread mode of UCP tests: single, serialized or multi.
 	Threads string `json:"threads,omitempty"`
 	// ThreadCount is the number of threads of UCP tests, each with its own worker and endpoint; 0
-	// means 1. A verbs test within one process may have two: its two sides.
+	// means 1. A verbs test within one process may have two: its two sides. Those of verbs_rate are
+	// within one process.
 	ThreadCount int `json:"thread_count,omitempty"`
 	// Sleep makes waits of UCP tests block after spinning for UCX_SPIN_TIME; else they poll.
 	Sleep bool `json:"sleep,omitempty"`
@@ -122,7 +133,7 @@ const largeMessage = 1 << 20
 // StampStride returns the number of messages per stamp of the clock: 64 of a stream, unless it has
 // fewer messages, its messages are large, or StampEach is set.
 func (p *Params) StampStride(t Test) int64 {
-	if t.Pattern == PingPong || p.StampEach || p.iterations() < streamStride || p.Size() >= largeMessage {
+	if t.Pattern == PingPong || p.StampEach && t.Op != OpSharedPut || p.iterations() < streamStride || p.Size() >= largeMessage {
 		return 1
 	}
 	return streamStride
@@ -239,7 +250,7 @@ func (p *Params) checkVerbs(t Test) (errs []error) {
 	if p.Layout != Short && p.Layout != Zcopy {
 		errs = append(errs, fmt.Errorf("data layout %q: tests of verbs have %s and %s", p.Layout, Short, Zcopy))
 	}
-	if p.threads() > 2 || p.Sleep {
+	if p.threads() > 2 && t.Op != OpSharedPut || p.Sleep {
 		errs = append(errs, fmt.Errorf("%s: tests of verbs have one thread, or one for each side, which poll", t.Name))
 	}
 	if len(p.Sizes) > verbs.MaxSGE {
@@ -247,6 +258,9 @@ func (p *Params) checkVerbs(t Test) (errs []error) {
 	}
 	if t.Op.Atomic() && len(p.Sizes) > 1 {
 		errs = append(errs, fmt.Errorf("%s: an atomic has one piece", t.Name))
+	}
+	if t.Op == OpSharedPut {
+		return append(errs, p.checkRate(t))
 	}
 	if n := p.postList(); n < 1 || n > maxPostList || n > p.window(t) && t.Pattern != PingPong {
 		errs = append(errs, fmt.Errorf("%s: list of %d work requests is out of range: 1-%d, and no more than the window of %d",
@@ -299,7 +313,7 @@ func (p *Params) warmup() int64 {
 // Effective returns the effective parameters of a run of test t: with defaults replaced, with the
 // actual warm-up, and without what the test does not use, which is zero.
 func (p *Params) Effective(t Test) Params {
-	q := *p
+	q := p.rateParams(t)
 	q.Warmup, q.Window, q.ThreadCount = p.warmup(), p.window(t), p.threads()
 	q.AMHeader = 0
 	if t.Op == OpAM {
@@ -329,6 +343,7 @@ func (p *Params) Effective(t Test) Params {
 	}
 	q.Threads, q.ErrorHandling, q.Wakeup = "", false, false
 	q.NoPin = q.NoPin && t.API == UCT
+	q.StampEach = q.StampEach && t.Op != OpSharedPut // a list is one call
 	return q
 }
 

@@ -46,6 +46,16 @@ type Result struct {
 	StampEvery int
 	// Window is the window that was used.
 	Window int
+	// PerMessage are what the device of verbs_rate has counted, by message. Locks of completion
+	// queues depend on how often a thread polls, and the others only on the parameters. Resources are
+	// numbers of objects and registers; without Config.Adapter those of registers are 0.
+	PerMessage, Resources []Figure
+}
+
+// Figure is a named number.
+type Figure struct {
+	Name  string
+	Value float64
 }
 
 // moment is a point in a run from which rates are computed.

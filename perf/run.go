@@ -18,6 +18,10 @@ type Config struct {
 	Providers []uct.Component
 	// Verbs opens the devices of verbs tests; nil: none.
 	Verbs verbs.Provider
+	// Adapter returns a provider of the same devices that account for an adapter's doorbell
+	// registers, for verbs_rate; without blueFlame no work request is written with its doorbell. nil:
+	// Verbs.
+	Adapter func(blueFlame bool) verbs.Provider
 	// Settings; nil: defaults, configuration files and the UCX_* environment, which ucp reads if a
 	// test needs them.
 	Settings *config.Set
@@ -92,7 +96,9 @@ func Run(c Config, g Group, p Params) (r *Result, err error) {
 		return nil, err
 	}
 	switch {
-	case t.API != Verbs || p.threads() == 1:
+	case t.Op == OpSharedPut && g.Size() > 1:
+		return nil, fmt.Errorf("%s: its threads are both sides: they are in one process", t.Name)
+	case t.API != Verbs || p.threads() == 1 || t.Op == OpSharedPut:
 		return runOne(&c, g, &p, t)
 	case g.Size() == 1:
 		return runSides(&c, &p, t)
@@ -125,10 +131,16 @@ func runOne(c *Config, g Group, p *Params, t Test) (*Result, error) {
 
 // open creates the kernel of a test with one thread.
 func open(c *Config, l *link, p *Params, t Test) (kernel, error) {
-	switch t.API {
-	case UCT:
+	switch {
+	case t.API == UCT:
 		return openUCT(c, l, p, t)
-	case Verbs:
+	case t.Op == OpSharedPut:
+		r, err := openRate(c, []*link{l}, p, t)
+		if err != nil {
+			return nil, err
+		}
+		return r.threads[0], nil
+	case t.API == Verbs:
 		return openVerbs(c, l, p, t)
 	default:
 		return openUCP(c, l, p, t)

@@ -48,7 +48,7 @@ var errReported any = errors.New("interrupted at a report")
 func newStamps(c *Config, p *Params, t Test) *stamps {
 	every := p.StampStride(t)
 	st := &stamps{
-		scale: cycleNanos(), every: every, lean: every == 1 && t.Pattern != PingPong,
+		scale: cycleNanos(), every: every, lean: every == 1 && t.Pattern != PingPong && t.Op != OpSharedPut,
 		bytes: p.Size(), factor: 1, rank: p.Rank, interval: c.Interval, sink: c.Rows, interrupt: c.Interrupt,
 	}
 	if st.interval == 0 {

@@ -32,12 +32,15 @@ func assemble(c *Config, g Group, p *Params, t Test) (*team, error) {
 		m.add(k, newStamps(c, p, t), l)
 		return m, err
 	}
+	own := *c
+	own.Rows = m.rows()
+	if t.Op == OpSharedPut {
+		return m, m.assembleRate(&own)
+	}
 	x, err := openContext(c, t)
 	if err != nil {
 		return nil, err
 	}
-	own := *c
-	own.Rows = m.rows()
 	for i := range p.threads() {
 		l := newLink(c, g)
 		k, err := newUCPSide(x, l, p, t)
@@ -49,6 +52,24 @@ func assemble(c *Config, g Group, p *Params, t Test) (*team, error) {
 		m.add(k, st, l)
 	}
 	return m, nil
+}
+
+// assembleRate sets up the threads of verbs_rate.
+func (m *team) assembleRate(c *Config) error {
+	links := make([]*link, m.p.threads())
+	for i := range links {
+		links[i] = newLink(c, m.g)
+	}
+	r, err := openRate(c, links, m.p, m.test)
+	if err != nil {
+		return err
+	}
+	for i, k := range r.threads {
+		st := newStamps(c, m.p, m.test)
+		st.thread = i
+		m.add(k, st, links[i])
+	}
+	return nil
 }
 
 func (m *team) add(k kernel, st *stamps, l *link) {
@@ -144,6 +165,9 @@ func (m *team) result() *Result {
 	r := &Result{
 		Params: params, Test: m.test, Transports: m.kernels[0].transports(),
 		Last: first.final, StampEvery: int(first.every), Window: m.p.window(m.test),
+	}
+	if k, ok := m.kernels[0].(*rateThread); ok {
+		r.PerMessage, r.Resources = k.figures()
 	}
 	if len(m.kernels) == 1 {
 		r.Quantiles = first.quantiles()

@@ -55,6 +55,8 @@ const (
 	OpStream
 	OpSend
 	OpDatagram
+	// OpSharedPut is an RDMA write of threads that share verbs objects by a plan.
+	OpSharedPut
 )
 
 // Atomic reports whether the operation acts on a word of 4 or 8 bytes.
@@ -132,6 +134,7 @@ var tests = []Test{
 	{"verbs_fadd_bw", "atomic fetch-and-add rate", Verbs, OpFetchAdd, Stream, overhead, 16, false},
 	{"verbs_ud_send_lat", "datagram latency", Verbs, OpDatagram, PingPong, latency, 1, false},
 	{"verbs_ud_send_bw", "datagram bandwidth / message rate", Verbs, OpDatagram, Stream, overhead, 32, false},
+	{"verbs_rate", "RDMA write message rate of threads that share verbs objects", Verbs, OpSharedPut, Stream, overhead, 128, false},
 }
 
 // Tests returns a copy of the table: UCX's tests in its order, then those that only goucx has.

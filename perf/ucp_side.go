@@ -141,7 +141,7 @@ func (s *ucpSide) kernel() (kernel, error) {
 		return newUCPAtomic[uint64](s)
 	case OpAM:
 		return newUCPAM(s)
-	case OpStream, OpSend, OpDatagram:
+	case OpStream, OpSend, OpDatagram, OpSharedPut:
 	}
 	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrNotSupportedYet)
 }

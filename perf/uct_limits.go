@@ -20,7 +20,7 @@ func (s *uctSide) fits() error {
 		return s.fitsForm(uct.OpGetShort, a.Get, s.p.Size(), 0)
 	case OpAdd, OpFetchAdd, OpSwap, OpCompareSwap:
 		return s.fitsAtomic()
-	case OpTag, OpTagSync, OpStream, OpSend, OpDatagram:
+	case OpTag, OpTagSync, OpStream, OpSend, OpDatagram, OpSharedPut:
 	}
 	return nil
 }

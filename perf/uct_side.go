@@ -98,7 +98,7 @@ func (s *uctSide) kernel() (uctKernel, error) {
 		return newUCTGet(s), nil
 	case OpAdd, OpFetchAdd, OpSwap, OpCompareSwap:
 		return newUCTAtomic(s), nil
-	case OpTag, OpTagSync, OpStream, OpSend, OpDatagram:
+	case OpTag, OpTagSync, OpStream, OpSend, OpDatagram, OpSharedPut:
 	}
 	return nil, fmt.Errorf("test %s: %w", s.test.Name, ErrNotSupportedYet)
 }

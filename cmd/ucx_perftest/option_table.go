@@ -1,9 +1,13 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/spf13/pflag"
 
 	"github.com/goucx/goucx/internal/cmdline"
+	"github.com/goucx/goucx/perf"
+	"github.com/goucx/goucx/ucp/sharing"
 )
 
 // groups is the option table: UCX's letters and texts, and the long names that goucx adds.
@@ -170,8 +174,30 @@ var groups = []group{
 	}},
 	{"Verbs only", []option{
 		{long: "post-list", arg: "<count>", test: true, help: []string{
-			"work requests that a bandwidth test posts at once (1)",
+			"work requests that a bandwidth test posts at once (1; 32 of",
+			"verbs_rate)",
 		}, value: func(o *options) pflag.Value { return intValue(&o.PostList) }},
+		{long: "unsignaled", arg: "<count>", test: true, help: []string{
+			"work requests of verbs_rate for each completion (64)",
+		}, value: func(o *options) pflag.Value { return intValue(&o.Unsignaled) }},
+		{long: "without", arg: "<features>", test: true, help: []string{
+			"features that verbs_rate does without, a comma list of",
+			"    postlist   - lists of one work request",
+			"    unsignaled - a completion for each work request",
+			"    inlining   - the message is fetched from memory",
+			"    blueflame  - no work request is written with its doorbell",
+		}, value: func(o *options) pflag.Value { return stringValue(&o.Without) }},
+		{long: "share", arg: "<object=x,...>", test: true, help: []string{
+			"how many threads of verbs_rate share one object of a kind:",
+			"buf, ctx, pd, mr, cq, qp (1; of a context all threads, if they",
+			"share anything else but buf)",
+		}, value: func(o *options) pflag.Value { return parsed(&o.Ways, perf.Ways.String, perf.ParseWays) }},
+		{long: "sharing", arg: "<policy>", test: true, help: []string{
+			"sharing policy of the threads of verbs_rate, in place of --share:",
+			strings.Join(policies(), " "),
+		}, value: func(o *options) pflag.Value {
+			return withWords(parsed(&o.Sharing, itself, sharing.Parser().Parse), strings.Join(policies(), " "))
+		}},
 		{long: "pcap", arg: "<file>", help: []string{
 			"write the packets that this process sends and receives over UDP;",
 			"tshark -d udp.port==<port>,infiniband reads them",
@@ -201,7 +227,7 @@ var groups = []group{
 	{"UCP and verbs only", []option{
 		{
 			letter: "T", long: "threads", arg: "<threads>[:1]", test: true, help: []string{
-				"number of threads in the test (1); verbs tests take 2 with -l:", "one for each side, on the first two processors of -c",
+				"number of threads in the test (1); verbs tests take 2 with -l:", "one for each side, on the first two processors of -c;", "verbs_rate takes any number with -l",
 			},
 			value: func(o *options) pflag.Value { return threadsValue(&o.ThreadCount) },
 		},

@@ -12,6 +12,7 @@ import (
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucs/cpu"
+	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft"
 )
 
@@ -103,6 +104,17 @@ func run(args []string, stdout, stderr io.Writer) (err error) {
 		}()
 	}
 	s.config.Verbs = soft.New(devices)
+	withAdapter, err := set.WithFrom("verbs_rate", map[string]string{"soft_adapter": "mlx5"})
+	if err != nil {
+		return err
+	}
+	adapter := transports.SoftConfig(withAdapter, logger).Adapter
+	s.config.Adapter = func(blueFlame bool) verbs.Provider {
+		c, mlx5 := devices, *adapter
+		mlx5.ShutUpBF = mlx5.ShutUpBF || !blueFlame
+		c.Adapter = &mlx5
+		return soft.New(c)
+	}
 	if o.plot != "" {
 		if s.picture, err = newPicture(o, stderr); err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/perf"
 	"github.com/goucx/goucx/transports"
+	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/ucs/cpu"
 )
 
@@ -322,6 +323,15 @@ func calibrateValue(p *string) pflag.Value {
 		}
 		return "", errors.New("known is shm")
 	}), "shm")
+}
+
+// policies returns the names of the built-in sharing policies.
+func policies() []string {
+	var names []string
+	for _, p := range sharing.Policies() {
+		names = append(names, p.Name)
+	}
+	return names
 }
 
 // listValue collects each use of the option.

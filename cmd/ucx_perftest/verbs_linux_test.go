@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/perf"
+	"github.com/goucx/goucx/perf/report"
 )
 
 // verbsTests lists the tests of verbs.
@@ -32,7 +34,12 @@ func TestVerbsLoopback(t *testing.T) {
 				for _, threads := range []string{"1", "2"} {
 					out, _, err := command("-l", "-q", "-n", "200", "-t", name, "-d", device, "-T", threads)
 					require.NoError(t, err)
-					assert.Regexp(t, finalRow, out)
+					if name == "verbs_rate" {
+						assert.Regexp(t, `(?m)^Per message: locks 0\.\d+, .*, cqes 0\.\d+$`, out)
+						assert.Contains(t, out, "Resources: contexts "+threads+", uar_pages ")
+					} else {
+						assert.Regexp(t, finalRow, out)
+					}
 					assert.Contains(t, out, "         200 ")
 				}
 			})
@@ -40,10 +47,13 @@ func TestVerbsLoopback(t *testing.T) {
 	}
 }
 
-// Each test of verbs runs between two processes, over the device that the
-// connection chose; ping-pongs of data are verified.
+// Each test of verbs but verbs_rate runs between two processes, over the device that
+// the connection chose; ping-pongs of data are verified.
 func TestVerbsTwoProcesses(t *testing.T) {
 	for _, name := range verbsTests() {
+		if name == "verbs_rate" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			args := []string{"-q", "-n", "300", "-t", name}
 			switch {
@@ -151,6 +161,37 @@ func TestPostListFitsTheWindow(t *testing.T) {
 	for _, name := range []string{"verbs_read_lat", "verbs_fadd_lat"} {
 		_, _, err := command("-l", "-q", "-n", "100", "-t", name, "--post-list", "4")
 		require.ErrorContains(t, err, name+": list of 4 work requests is out of range: 1-1024, and no more than the window of 1")
+		assert.Equal(t, 2, exitCode(err))
+	}
+}
+
+// The options of verbs_rate reach it, and other tests do not use them.
+func TestVerbsRateOptions(t *testing.T) {
+	out, _, err := command("-l", "-f", "--json", "-t", "verbs_rate", "-n", "6400", "-T", "4", "-s", "2",
+		"--sharing", "Static", "--without", "postlist,blueflame", "--unsignaled", "32")
+	require.NoError(t, err)
+	var row report.JSONRow
+	require.NoError(t, json.Unmarshal([]byte(out), &row))
+	p := row.Result.Params
+	assert.Equal(t, []any{"static", 1, 32, 128, 4}, []any{p.Sharing, p.PostList, p.Unsignaled, p.Window, p.ThreadCount})
+	assert.Equal(t, map[string]float64{"contexts": 1, "uar_pages": 8, "uuars": 16, "uuars_used": 4, "qps": 4, "cqs": 4, "mrs": 1}, row.Result.Resources)
+	delete(row.Result.PerMessage, "cq_locks") // that depends on how often threads poll
+	assert.Equal(t, map[string]float64{"locks": 1, "doorbells": 1, "blueflames": 0, "wqe_fetches": 1, "payload_fetches": 0, "cqes": 1. / 32}, row.Result.PerMessage)
+
+	_, warnings, err := command("-l", "-f", "-t", "verbs_write_bw", "-n", "64", "--sharing", "static", "--without", "postlist", "--share", "cq=2", "--unsignaled", "2")
+	require.NoError(t, err)
+	for _, o := range []string{"--sharing 'static'", "--without 'postlist'", "--share 'cq=2'", "--unsignaled '2'"} {
+		assert.Contains(t, warnings, o+" ignored by verbs_write_bw")
+	}
+	for args, says := range map[string]string{
+		"--sharing statc":               "did you mean static?",
+		"--share ctxx=2":                "did you mean ctx?",
+		"--without list":                "unknown feature \"list\"",
+		"--share cq=2 --sharing static": "exclude each other",
+		"-O 64":                         "need a window of 95, not 64",
+	} {
+		_, _, err := command(append([]string{"-l", "-t", "verbs_rate", "-T", "4"}, strings.Fields(args)...)...)
+		require.ErrorContains(t, err, says)
 		assert.Equal(t, 2, exitCode(err))
 	}
 }

@@ -234,7 +234,7 @@ var Layers = []Layer{
 	},
 	{
 		"perf/...",
-		[]string{"perf/...", "ucp", "uct/...", "verbs", "ucs/...", "config/..."},
+		[]string{"perf/...", "ucp", "ucp/sharing/...", "uct/...", "verbs", "ucs/...", "config/..."},
 		[]string{histogram, progressbar, xterm, xsys, zap},
 		"benchmarks are handed their transports, so that they measure any of them",
 	},

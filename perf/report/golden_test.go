@@ -81,6 +81,8 @@ func TestGolden(t *testing.T) {
 	}
 	streamed := *result
 	streamed.StampEvery, streamed.Samples = 64, 312
+	counted := streamed
+	counted.PerMessage, counted.Resources = []perf.Figure{{Name: "locks", Value: 1.75 / 32}, {Name: "cqes", Value: 1}}, []perf.Figure{{Name: "contexts", Value: 16}, {Name: "uuars", Value: 288}}
 	for name, tc := range map[string]struct {
 		style Style
 		print func(t *testing.T, f Form)
@@ -183,6 +185,8 @@ func TestGolden(t *testing.T) {
 			f.End(result)
 			f.Row(latEnd)
 			f.End(&streamed)
+			f.Row(threadsEnd)
+			f.End(&counted)
 		}},
 		"transport-client.txt": {Style{}, func(t *testing.T, f Form) {
 			h := header(t, "tag_lat", false, true)
@@ -234,6 +238,7 @@ func TestGolden(t *testing.T) {
 			f.Row(lat1)
 			f.Row(latEnd)
 			f.End(result)
+			f.End(&counted)
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

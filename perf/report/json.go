@@ -50,7 +50,8 @@ type JSONRow struct {
 	Result       *JSONResult `json:"result,omitempty"`
 }
 
-// JSONResult describes a whole run. Size is in bytes, Percentiles are in microseconds.
+// JSONResult describes a whole run. Size is in bytes, Percentiles are in microseconds. PerMessage and
+// Resources are those of verbs_rate.
 type JSONResult struct {
 	API         string             `json:"api"`
 	Transports  string             `json:"transport"`
@@ -59,6 +60,8 @@ type JSONResult struct {
 	StampEvery  int                `json:"stamp_every"`
 	Percentiles map[string]float64 `json:"percentiles_usec"`
 	Samples     int64              `json:"samples"`
+	PerMessage  map[string]float64 `json:"per_message,omitempty"`
+	Resources   map[string]float64 `json:"resources,omitempty"`
 	Params      perf.Params        `json:"params"`
 }
 
@@ -107,9 +110,17 @@ func (j *jsonForm) End(r *perf.Result) {
 	o.Result = &JSONResult{
 		API: r.Test.API.String(), Transports: r.Transports, Size: r.Params.Size(), Window: r.Window, StampEvery: r.StampEvery,
 		Percentiles: map[string]float64{"p50": micro(r.P50), "p99": micro(r.P99), "p99.9": micro(r.P999), "max": micro(r.Max)},
-		Samples:     r.Samples, Params: r.Params,
+		Samples:     r.Samples, PerMessage: figures(r.PerMessage), Resources: figures(r.Resources), Params: r.Params,
 	}
 	j.print(o)
+}
+
+func figures(list []perf.Figure) map[string]float64 {
+	m := make(map[string]float64, len(list))
+	for _, f := range list {
+		m[f.Name] = f.Value
+	}
+	return m
 }
 
 func (j *jsonForm) row() *JSONRow {

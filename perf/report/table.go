@@ -138,11 +138,14 @@ func (t *table) Row(r perf.Report) {
 // threadLabel returns the beginning of a row that is not the last.
 func threadLabel(r perf.Report) string { return fmt.Sprintf("[thread %d]", r.Thread) }
 
-// End prints the transports if a lane failed over, and the percentiles if they are requested.
+// End prints the transports if a lane failed over, the figures of the device, and the percentiles if
+// they are requested.
 func (t *table) End(r *perf.Result) {
 	if t.shown != "" {
 		t.Transports(r.Transports)
 	}
+	t.figures("Per message", r.PerMessage)
+	t.figures("Resources", r.Resources)
 	if !t.style.Percentiles {
 		return
 	}
@@ -152,6 +155,17 @@ func (t *table) End(r *perf.Result) {
 	}
 	t.write(fmt.Sprintf("Percentiles (usec): p50 %.3f, p99 %.3f, p99.9 %.3f, max %.3f (%s; %d samples)\n",
 		micro(r.P50), micro(r.P99), micro(r.P999), micro(r.Max), each, r.Samples))
+}
+
+// figures prints a line of figures, if there are any.
+func (t *table) figures(title string, list []perf.Figure) {
+	var items []string
+	for _, f := range list {
+		items = append(items, fmt.Sprintf("%s %.6g", f.Name, f.Value))
+	}
+	if len(items) > 0 {
+		t.write(title + ": " + strings.Join(items, ", ") + "\n")
+	}
 }
 
 func (t *table) integer(v float64) string {
