@@ -47,7 +47,7 @@ var ucpList = []mutant{
 	{
 		name: "a closed endpoint's handle reaches its heir",
 		file: "ucp/endpoint.go",
-		old:  "|| w.eps[k].gen != uint32(e.id>>32) ||", new: "||",
+		old:  "|| w.eps[k].gen != gen:", new: ":",
 		pkg: "./ucp/ucptest", test: "^TestUCP$/^shm$/^two_goroutines$/a_closed_handle_never_reaches_its_heir",
 	},
 	{

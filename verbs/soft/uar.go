@@ -161,7 +161,7 @@ func (u *uuar) init(number int, class uuarClass, conf *MLX5) {
 	u.number, u.class, u.blueFlame = number, class, class != highLatency && !conf.ShutUpBF
 }
 
-// close gives back the pages of a context, which has no thread domains any more.
+// close releases the pages of a context, which has no thread domains any more.
 func (a *uars) close() {
 	if a != nil {
 		a.p.takePages(a.info, -len(a.static)/2) //nolint:errcheck // less is always possible

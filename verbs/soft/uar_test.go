@@ -132,8 +132,8 @@ func TestUARAssignment(t *testing.T) {
 		d := openTest(t, Config{Adapter: &conf})
 		p := testPD(t, d)
 		c := testCQ(t, d, verbs.CQConfig{Depth: 10})
-		var qps, tds, parents = map[int]*qp{}, map[int]*td{}, map[int]verbs.PD{} // parents by thread domain
-		ofTD := map[int][]int{}                                                  // queue pairs by thread domain
+		qps, tds, parents := map[int]*qp{}, map[int]*td{}, map[int]verbs.PD{} // parents by thread domain
+		ofTD := map[int][]int{}                                               // queue pairs by thread domain
 		pick := func(n int, keys func(int) int) int { return keys(rnd.IntN(n)) }
 		create := func(p verbs.PD) *qp {
 			q, err := p.CreateQP(verbs.QPConfig{Type: verbs.RC, SendCQ: c, RecvCQ: c})
