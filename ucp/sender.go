@@ -7,6 +7,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/wireup"
@@ -28,6 +29,8 @@ import (
 // Worker.Flush does not cover it.
 type Thread struct {
 	worker *Worker
+	number int // from 0 on, among the open Threads of the worker
+	plan   threadPlan
 	own    *Worker // its requests, lanes and ifaces; nil: it was not used yet
 	keys   map[*RemoteKey]*RemoteKey
 	closed bool
@@ -37,6 +40,45 @@ type Thread struct {
 type threadSet struct {
 	mu  sync.Mutex
 	set map[*Thread]struct{}
+}
+
+// threadPlan is what a sharing policy has planned for a Thread.
+type threadPlan struct {
+	shared    bool // the Thread uses the worker's lanes, behind its lock
+	resources uct.Resources
+}
+
+// place returns the plan of the next Thread of the worker, and its number: the lowest that no open
+// Thread has. The policy plans for two Threads at least, since one alone shares nothing.
+func (s *threadSet) place(p sharing.Policy) (number int, plan threadPlan, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	taken := make(map[int]bool, len(s.set))
+	for t := range s.set {
+		taken[t.number] = true
+	}
+	for taken[number] {
+		number++
+	}
+	all, err := p.Plan(sharing.Input{Threads: max(number+1, 2)})
+	if err != nil {
+		return 0, plan, err
+	}
+	q := all.QP(all.Threads[number].QPs[0])
+	if all.Contexts > 1 {
+		return 0, plan, fmt.Errorf("policy %s: a device context for each thread is not supported: use a worker for each, or policy 2xdynamic: %w", p.Name, ErrUnsupported)
+	}
+	plan.shared = all.SharesQPs()
+	plan.resources.Spares = len(all.Threads[number].Spares)
+	switch all.TD(q.TD).Level {
+	case 1:
+		plan.resources.Domain = uct.ExclusiveDomain
+	case 2:
+		plan.resources.Domain = uct.PairedDomain
+	default:
+		plan.resources.Domain = uct.NoDomain
+	}
+	return number, plan, nil
 }
 
 // all returns the Threads that were open when it was called.
@@ -61,10 +103,13 @@ func (s *threadSet) remove(t *Thread) {
 	s.mu.Unlock()
 }
 
-// NewThread creates a Thread. It opens nothing: the first operation on an endpoint does.
-// With other modes than ThreadMulti the worker's goroutine calls it.
+// NewThread creates a Thread, with the resources that WorkerConfig.Sharing plans for it. It opens nothing:
+// the first operation on an endpoint does. With other modes than ThreadMulti the worker's goroutine
+// calls it.
 //
-// Errors: ErrClosed.
+// Errors: ErrClosed; those of the policy; ErrInvalid for a policy by which Threads share queue pairs
+// (mpi-threads) if the worker is not ThreadMulti; ErrUnsupported for one with several device contexts
+// (mpi-everywhere).
 func (w *Worker) NewThread() (*Thread, error) {
 	w.t.lock()
 	defer w.t.unlock()
@@ -75,7 +120,14 @@ func (w *Worker) NewThread() (*Thread, error) {
 		w.threads = &threadSet{set: make(map[*Thread]struct{})}
 		w.t.publish.mu = new(sync.Mutex)
 	}
-	t := &Thread{worker: w}
+	number, plan, err := w.threads.place(w.sharing)
+	if err == nil && plan.shared && w.mode != ThreadMulti {
+		err = fmt.Errorf("policy %s: threads share queue pairs behind the worker's lock, which a worker with mode %v does not have: use ThreadMulti: %w", w.sharing.Name, w.mode, ErrInvalid)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("new thread: %w", err)
+	}
+	t := &Thread{worker: w, number: number, plan: plan}
 	w.threads.add(t)
 	return t, nil
 }
@@ -86,7 +138,7 @@ func (t *Thread) state() *thread {
 		if t.closed {
 			return closedThread
 		}
-		t.own = t.worker.newSender()
+		t.own = t.worker.newSender(t.plan.resources)
 	}
 	return &t.own.t
 }
@@ -94,6 +146,9 @@ func (t *Thread) state() *thread {
 // Progress does bounded work, as Worker.Progress: it handles events and resumes the Thread's pending
 // operations. It returns the number of items handled.
 func (t *Thread) Progress() int {
+	if t.plan.shared && !t.closed {
+		return t.worker.Progress()
+	}
 	if t.own == nil {
 		return 0
 	}
@@ -102,6 +157,9 @@ func (t *Thread) Progress() int {
 
 // Flush completes when all operations posted before through t have completed, as Worker.Flush.
 func (t *Thread) Flush() Request {
+	if t.plan.shared && !t.closed {
+		return t.worker.Flush()
+	}
 	if t.own == nil {
 		return Request{}
 	}
@@ -129,6 +187,9 @@ func (t *Thread) Close() error {
 //
 // For a Thread of another worker operations on the result fail with ErrInvalid.
 func (e Endpoint) On(t *Thread) Endpoint {
+	if t.plan.shared && !t.closed && e.t == &t.worker.t {
+		return e
+	}
 	s := t.state()
 	if e.t == nil || s == closedThread {
 		return Endpoint{s, e.id}
@@ -151,6 +212,9 @@ func (k *RemoteKey) On(t *Thread) *RemoteKey {
 	if k == nil {
 		return nil
 	}
+	if t.plan.shared && !t.closed && k.t == &t.worker.t {
+		return k
+	}
 	if own := t.keys[k]; own != nil && !own.closed {
 		return own
 	}
@@ -169,14 +233,14 @@ func (k *RemoteKey) On(t *Thread) *RemoteKey {
 }
 
 // newSender returns the state of a Thread of w. Its ifaces are those of w, not open yet.
-func (w *Worker) newSender() *Worker {
+func (w *Worker) newSender(r uct.Resources) *Worker {
 	x := w.t.ctx
 	s := x.newWorker(ThreadSingle)
 	s.t.parent = &w.t
 	s.t.refused = w.t.refused
 	for i, of := range w.t.ifaces {
 		wi := &workerIface{t: &s.t, info: of.info, domain: of.domain, index: i, rxConns: make(map[uint32]*rxConn)}
-		wi.iface = &unopenedIface{Iface: of.iface, of: wi}
+		wi.iface = &unopenedIface{Iface: of.iface, of: wi, resources: r}
 		s.t.ifaces = append(s.t.ifaces, wi)
 		local := w.t.locals[i]
 		local.Iface = wi.iface
@@ -196,12 +260,13 @@ func (wi *workerIface) isOpen() bool {
 // attributes and reachability, is that of its worker's iface.
 type unopenedIface struct {
 	uct.Iface
-	of *workerIface
+	of        *workerIface
+	resources uct.Resources
 }
 
 // NewEndpoint opens the iface.
 func (u *unopenedIface) NewEndpoint(a uct.Address) (uct.Endpoint, error) {
-	if err := u.of.open(); err != nil {
+	if err := u.of.open(u.resources); err != nil {
 		return nil, err
 	}
 	return u.of.iface.NewEndpoint(a)
@@ -229,11 +294,11 @@ func (*unopenedIface) Close() error                 { return nil }
 
 // open opens the iface of a Thread. For its peers the iface is a worker of its own, with one iface,
 // whose messages come from the Thread's worker.
-func (wi *workerIface) open() error {
+func (wi *workerIface) open(r uct.Resources) error {
 	w := wi.t
 	id := newWorkerID()
 	f, err := wi.domain.OpenIface(wi.info, uct.IfaceConfig{
-		Handler: wi, Worker: id, Settings: w.ctx.settings, Wants: w.ctx.features.wants(), Stats: &w.stats,
+		Handler: wi, Worker: id, Settings: w.ctx.settings, Wants: w.ctx.features.wants(), Stats: &w.stats, Resources: r,
 	})
 	if err != nil {
 		return err

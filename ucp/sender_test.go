@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucp/sharing"
 )
 
 // senderTransports are the transports of TestThread.
@@ -116,4 +117,114 @@ func TestThread(t *testing.T) {
 			require.NoError(t, mem.Close())
 		})
 	}
+}
+
+// The sharing policy of a worker says what its Threads get, and which workers can have them.
+func TestThreadSharing(t *testing.T) {
+	for _, c := range []struct {
+		policy string
+		mode   ucp.ThreadMode
+		err    error
+	}{
+		{"2xdynamic", ucp.ThreadSingle, nil},
+		{"dynamic", ucp.ThreadSingle, nil},
+		{"shared-dynamic", ucp.ThreadSingle, nil},
+		{"static", ucp.ThreadMulti, nil},
+		{"mpi-threads", ucp.ThreadMulti, nil},
+		{"mpi-threads", ucp.ThreadSingle, ucp.ErrInvalid},
+		{"mpi-everywhere", ucp.ThreadMulti, ucp.ErrUnsupported},
+	} {
+		t.Run(c.policy, func(t *testing.T) {
+			p, err := sharing.Lookup(c.policy)
+			require.NoError(t, err)
+			x, err := ucp.Open(ucp.Config{Providers: provider("rc")})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, x.Close()) }()
+			a, err := x.NewWorker(ucp.WorkerConfig{Mode: c.mode, Sharing: p})
+			require.NoError(t, err)
+			b, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+			require.NoError(t, err)
+			ep, err := a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+			require.NoError(t, err)
+			th, err := a.NewThread()
+			if c.err != nil {
+				require.ErrorIs(t, err, c.err)
+				require.ErrorContains(t, err, c.policy)
+				return
+			}
+			require.NoError(t, err)
+			buf := make([]byte, 8)
+			r := b.TagRecv(buf, 1, exact)
+			s := ep.On(th).TagSendUint64(42, 1)
+			for !r.Done() || !s.Done() {
+				th.Progress()
+				b.Progress()
+			}
+			require.NoError(t, s.Err())
+			assert.EqualValues(t, 42, binary.LittleEndian.Uint64(buf))
+			require.NoError(t, th.Close())
+		})
+	}
+}
+
+// Threads of one worker send at once, and threads open and close meanwhile. Each message arrives
+// once, in the order of its thread.
+func TestThreadsAtOnce(t *testing.T) {
+	const threads, messages = 4, 2000
+	a, b, ep := newPair(t, "shm", ucp.ThreadMulti)
+	var all sync.WaitGroup
+	for i := range threads {
+		all.Go(func() {
+			th, err := a.NewThread()
+			if !assert.NoError(t, err) {
+				return
+			}
+			e := ep.On(th)
+			for n := range messages {
+				if err := e.TagSendUint64(uint64(i)<<32|uint64(n), 1).Wait(t.Context()); !assert.NoError(t, err) {
+					break
+				}
+				if n%500 == 0 {
+					short, err := a.NewThread()
+					assert.NoError(t, err)
+					assert.NoError(t, ep.On(short).TagSendUint64(0, 2).Wait(t.Context()))
+					assert.NoError(t, short.Close())
+				}
+			}
+			assert.NoError(t, th.Close())
+		})
+	}
+	var next [threads]uint64
+	buf := make([]byte, 8)
+	for range threads * messages {
+		_, err := b.TagRecv(buf, 1, exact).Wait(t.Context())
+		require.NoError(t, err)
+		v := binary.LittleEndian.Uint64(buf)
+		require.Equal(t, next[v>>32], v&0xffff_ffff, "thread %d", v>>32)
+		next[v>>32]++
+	}
+	for range threads * messages / 500 {
+		_, err := b.TagRecv(buf, 2, exact).Wait(t.Context())
+		require.NoError(t, err)
+	}
+	all.Wait()
+}
+
+// An endpoint of another worker, and one that the worker has closed, are refused.
+func TestThreadMisuse(t *testing.T) {
+	a, b, ep := newPair(t, "shm", ucp.ThreadSingle)
+	th, err := b.NewThread()
+	require.NoError(t, err)
+	require.ErrorIs(t, ep.On(th).TagSendUint64(1, 1).Err(), ucp.ErrInvalid)
+	_, err = ep.On(th).UnpackKey(nil)
+	require.Error(t, err)
+	own, err := a.NewThread()
+	require.NoError(t, err)
+	require.NoError(t, ep.Close())
+	require.ErrorIs(t, ep.On(own).TagSendUint64(1, 1).Err(), ucp.ErrClosed)
+	require.NoError(t, own.Close())
+	require.ErrorIs(t, ep.On(own).TagSendUint64(1, 1).Err(), ucp.ErrClosed)
+	require.NoError(t, a.Close())
+	_, err = a.NewThread()
+	require.ErrorIs(t, err, ucp.ErrClosed)
 }

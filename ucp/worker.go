@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/platform"
 	"github.com/goucx/goucx/ucs/protocol"
@@ -38,6 +39,9 @@ type WorkerConfig struct {
 	// senders have to use rendezvous and keep their data. 0: the setting
 	// UCX_UNEXPECTED_BUDGET. A negative value is ErrInvalid.
 	UnexpectedBudget int
+	// Sharing is the policy by which the worker's Threads get device contexts, thread domains and
+	// queue pairs. The zero value: that of the setting UCX_THREAD_SHARING.
+	Sharing sharing.Policy
 	// Spin is how long a wait polls before it sleeps. 0: the setting UCX_SPIN_TIME. A
 	// negative Spin means that a wait never sleeps.
 	Spin time.Duration
@@ -49,6 +53,7 @@ type WorkerConfig struct {
 // Signal is always safe.
 type Worker struct {
 	t         thread
+	sharing   sharing.Policy
 	threads   *threadSet // nil: it has none
 	flushed   bool       // its context, which is closing, has flushed it
 	flushErr  error      // result of that flush
@@ -95,6 +100,9 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("new worker: %w", err)
 	}
 	w := x.newWorker(c.Mode)
+	if w.sharing = c.Sharing; w.sharing.Assign == nil && w.sharing.Name == "" {
+		w.sharing, _ = sharing.Lookup(rowThreadSharing.Get(x.settings)) // the setting's parser knows the names
+	}
 	if c.UnexpectedBudget > 0 {
 		w.t.matching.budget.limit = uint64(c.UnexpectedBudget)
 	}
