@@ -219,7 +219,7 @@ func (w *thread) handle(k uint32) Endpoint {
 	return Endpoint{w, uint64(w.eps[k].gen)<<32 | uint64(k)}
 }
 
-// endpoint returns e's slot, 0 if e is closed. A Thread gives e a slot at its first use.
+// endpoint returns e's slot, 0 if e is closed. In a Thread the first call for e allocates the slot.
 func (w *thread) endpoint(e Endpoint) uint32 {
 	k, gen := uint32(e.id), uint32(e.id>>32)
 	switch {

@@ -182,7 +182,11 @@ func (d *display) request(w *thread) {
 
 // snapshot waits for the owner until limit expires, and returns the last summary.
 func (d *display) snapshot(w *thread, limit *time.Timer) live.Worker {
-	a := live.Worker{Name: shortID(w.id), Mode: d.mode.String(), Responsive: d.wait(limit), Armed: d.armed.Load(), Counters: map[string]uint64{}}
+	mode := d.mode.String()
+	if w.parent != nil {
+		mode = "thread of " + shortID(w.parent.id)
+	}
+	a := live.Worker{Name: shortID(w.id), Mode: mode, Responsive: d.wait(limit), Armed: d.armed.Load(), Counters: map[string]uint64{}}
 	if d.mode == ThreadMulti && w.owner.mu.TryLock() {
 		d.publish(w, ucs.Now())
 		w.owner.mu.Unlock()

@@ -255,3 +255,24 @@ func TestLiveOff(t *testing.T) {
 	_, err := ucp.Open(ucp.Config{Providers: transports.All(), Settings: settings(t, "UCX_STATS_DEST=unix:"+file)})
 	require.ErrorContains(t, err, "open context: offer counters in "+file)
 }
+
+// A Thread is listed as one of its worker; one that is not progressed does not respond.
+func TestLiveThread(t *testing.T) {
+	x, path := shown(t)
+	a, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadMulti})
+	require.NoError(t, err)
+	b, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadMulti})
+	require.NoError(t, err)
+	ep, err := a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+	require.NoError(t, err)
+	th, err := a.NewThread()
+	require.NoError(t, err)
+	require.NoError(t, ep.On(th).TagSendUint64(1, 1).Wait(t.Context()))
+	p, err := live.Read(path, answerTime)
+	require.NoError(t, err)
+	require.Len(t, p.Workers, 3)
+	i := slices.IndexFunc(p.Workers, func(w live.Worker) bool { return strings.HasPrefix(w.Mode, "thread of ") })
+	require.GreaterOrEqual(t, i, 0)
+	assert.False(t, p.Workers[i].Responsive)
+	assert.True(t, slices.ContainsFunc(p.Workers, func(w live.Worker) bool { return p.Workers[i].Mode == "thread of "+w.Name }))
+}

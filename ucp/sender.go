@@ -24,9 +24,9 @@ import (
 // Thread and its worker, there is none without a flush.
 //
 // One goroutine at a time uses a Thread, its endpoints, keys and requests. A wait for one of its
-// requests progresses the Thread alone. If no goroutine progresses it, what waits for a connection, for
-// room or for the receiver does not go on; ucx_info --live shows that. It is not progressed by its worker, and
-// Worker.Flush does not cover it.
+// requests progresses the Thread alone; its worker does not progress it, and Worker.Flush does not
+// cover it. While no goroutine progresses it, operations that wait for a connection, for room or for
+// the receiver make no progress. ucx_info --live lists such a Thread as not responsive.
 type Thread struct {
 	worker *Worker
 	number int // from 0 on, among the open Threads of the worker
@@ -175,17 +175,22 @@ func (t *Thread) Close() error {
 	}
 	t.closed = true
 	t.worker.threads.remove(t)
-	if t.own == nil {
+	switch {
+	case t.plan.shared:
+		_, err := t.worker.t.flushAlive().waitBounded()
+		return err
+	case t.own == nil:
 		return nil
 	}
 	return t.own.Close()
 }
 
-// On returns e for use through t, a Thread of the worker that e belongs to. Nothing is allocated
-// until t first uses e. The result is comparable, and equal for each call with the same t. Close of the result ends
-// what t has for e; Close of e itself does not, but later uses through t then return ErrClosed.
+// On returns e for use through t, a Thread of the worker that e belongs to. t allocates nothing for e
+// before its first operation on it. The result is comparable, and equal for each call with the same t.
 //
-// For a Thread of another worker operations on the result fail with ErrInvalid.
+// A Thread that has used e keeps its connection until the result or t is closed, also if e is closed.
+// One that has not gets ErrClosed then. For a Thread of another worker operations on the result fail
+// with ErrInvalid.
 func (e Endpoint) On(t *Thread) Endpoint {
 	if t.plan.shared && !t.closed && e.t == &t.worker.t {
 		return e
@@ -246,7 +251,10 @@ func (w *Worker) newSender(r uct.Resources) *Worker {
 		local.Iface = wi.iface
 		s.t.locals = append(s.t.locals, local)
 	}
-	s.t.polling.setIfaces(s.t.ifaces)
+	s.t.openPolling(s.t.ifaces, 0)
+	if x.own(s) != nil { // the context is closing
+		_ = s.Close()
+	}
 	return s
 }
 
@@ -315,12 +323,12 @@ func (wi *workerIface) open(r uct.Resources) error {
 	}
 	wi.address = append(a, w.parent.address...)
 	wi.setIface(f)
-	w.watch(wi)
+	w.polling.watch(wi)
 	return nil
 }
 
-// attach gives a Thread's table an entry for the worker's endpoint with that index and generation.
-// It returns 0 if that is closed.
+// attach adds the worker's endpoint with that index and generation to the table of a Thread. It returns
+// 0 if that endpoint is closed.
 func (w *thread) attach(k, gen uint32) uint32 {
 	of := w.parent
 	of.publish.lock()

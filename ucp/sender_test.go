@@ -228,3 +228,29 @@ func TestThreadMisuse(t *testing.T) {
 	_, err = a.NewThread()
 	require.ErrorIs(t, err, ucp.ErrClosed)
 }
+
+// A context that closes progresses its Threads with its workers: what waits for the other side ends.
+func TestThreadContextClose(t *testing.T) {
+	for _, transport := range senderTransports {
+		t.Run(transport, func(t *testing.T) {
+			x, err := ucp.Open(ucp.Config{Providers: provider(transport)})
+			require.NoError(t, err)
+			a, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+			require.NoError(t, err)
+			b, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+			require.NoError(t, err)
+			ep, err := a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+			require.NoError(t, err)
+			th, err := a.NewThread()
+			require.NoError(t, err)
+			s := ep.On(th).TagSend(make([]byte, 1<<20), 1)
+			for ok := false; !ok; {
+				th.Progress()
+				b.Progress()
+				_, ok = b.TagProbe(1, exact)
+			}
+			_ = x.Close() // a flush reports the rejected send
+			require.ErrorIs(t, s.Err(), ucp.ErrRejected)
+		})
+	}
+}

@@ -51,6 +51,13 @@ type sleeper struct {
 	stop func() bool     // stops that call
 }
 
+// openPolling prepares to poll all ifaces and to sleep: spin is as in initSleep.
+func (w *thread) openPolling(all []*workerIface, spin time.Duration) {
+	w.polling.ifaces = all
+	w.polling.wake.problem = w.openWakeup()
+	w.initSleep(spin)
+}
+
 // initSleep sets the spin time: spin if it is not 0, else the setting.
 func (w *thread) initSleep(spin time.Duration) {
 	s := &w.polling.sleeper
@@ -73,27 +80,22 @@ func (w *thread) initSleep(spin time.Duration) {
 	w.polling.watchIfaces()
 }
 
-func (p *polling) setIfaces(all []*workerIface) { p.ifaces = all }
-
-// watch has slow looks and sleeps watch an iface that a Thread has opened.
-func (w *thread) watch(wi *workerIface) {
-	p := &w.polling
-	if p.slow.set == nil && p.wake.problem == nil {
-		p.wake.problem = w.openWakeup()
-		w.initSleep(0)
+// watch adds the descriptor of an iface that a Thread has opened to those that slow looks and sleeps
+// watch.
+func (p *polling) watch(wi *workerIface) {
+	if p.slow.set == nil {
 		return
 	}
-	if fd := wi.iface.EventFD(); p.slow.set != nil && fd >= 0 {
-		if p.slow.set.Add(fd, uint64(wi.index), shmem.EventIn) != nil {
-			p.sleeper.unarmed = true // sleeps are short
-		}
+	fd := wi.iface.EventFD()
+	if fd >= 0 && p.slow.set.Add(fd, uint64(wi.index), shmem.EventIn) != nil {
+		p.sleeper.unarmed = true // sleeps are short
 	}
 	if p.sleeper.set != nil {
 		p.watchIfaces()
 	}
 }
 
-// watchIfaces has sleeps watch the descriptors of the ifaces that are open.
+// watchIfaces sets the descriptors that sleeps watch: those of the ifaces that are open.
 func (p *polling) watchIfaces() {
 	fds := []int{p.wake.signal.FD()}
 	for _, wi := range p.ifaces {

@@ -107,12 +107,10 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		w.t.matching.budget.limit = uint64(c.UnexpectedBudget)
 	}
 	w.openIfaces(domains)
-	w.t.polling.ifaces = w.t.ifaces
 	if len(w.t.ifaces) == 0 {
 		return nil, fmt.Errorf("new worker: no interface works%s: %w", reasons(w.t.refused), ErrUnsupported)
 	}
-	w.t.polling.wake.problem = w.t.openWakeup()
-	w.t.initSleep(c.Spin)
+	w.t.openPolling(w.t.ifaces, c.Spin)
 	a, refused, err := wireup.Build(x.view(w.t.id, wireup.FeatureAbort), w.t.locals)
 	w.t.address = a
 	w.t.refused = append(w.t.refused, refused...)

@@ -105,7 +105,8 @@ type Iface interface {
 	// Reachable reports whether a may be reachable, or else the reason. Only connecting proves
 	// that it is.
 	Reachable(a Address) (bool, string)
-	// NewEndpoint creates a send handle to the iface at a. It does not wait for the peer; operations posted before the connection is established arrive in
+	// NewEndpoint creates a send handle to the iface at a. It does not wait for the peer;
+	// operations posted before the connection is established arrive in
 	// order. An error that wraps ucs.ErrPeerFailed means that the peer is certainly gone, so that
 	// the caller tries no other transport.
 	NewEndpoint(a Address) (Endpoint, error)

@@ -40,7 +40,7 @@ type iface struct {
 
 func openIface(d *domain, c uct.IfaceConfig) (*iface, error) {
 	if c.Handler == nil || c.Worker == (uct.UUID{}) {
-		return nil, fmt.Errorf("need a handler, a worker and a thread count of at least 0: %w", ucs.ErrInvalid)
+		return nil, fmt.Errorf("need a handler and a worker: %w", ucs.ErrInvalid)
 	}
 	if c.Settings == nil {
 		c.Settings = d.settings

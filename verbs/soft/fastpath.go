@@ -61,7 +61,7 @@ func (q *qp) sendFast(r *verbs.SendWR) bool {
 	*(*[smallLen]byte)(w.inline[:]) = *(*[smallLen]byte)(r.Inline[:])
 	s.counts.post(1)
 	if q.uuar != nil {
-		q.ring(w, 1)
+		q.ringDoorbell(w, 1)
 	}
 	s.tail.publish(uint64(t + 1))
 	q.count(cntTxPackets, 1)
@@ -92,7 +92,7 @@ func (q *qp) postFast(r *verbs.SendWR) bool {
 	q.fillFast(w, r)
 	s.counts.post(1)
 	if q.uuar != nil {
-		q.ring(w, 1)
+		q.ringDoorbell(w, 1)
 	}
 	s.tail.publish(t + 1)
 	q.unlockPosts()    // other goroutines may post while this one sends

@@ -75,7 +75,7 @@ func (q *qp) post(wrs []verbs.SendWR, owned bool) (int, ucs.Status) {
 	}
 	s.counts.post(n)
 	if q.uuar != nil && n > 0 {
-		q.ring(s.at(uint32(t)-1), n)
+		q.ringDoorbell(s.at(uint32(t)-1), n)
 	}
 	s.tail.publish(t)
 	return n, st

@@ -2,7 +2,7 @@ package soft
 
 import "github.com/goucx/goucx/verbs"
 
-// ring rings the doorbell of q's uUAR for the n posted work requests that end with w.
+// ringDoorbell rings the doorbell of q's uUAR for the n posted work requests that end with w.
 // The caller holds the posters' lock, if there is one. It takes the lock of a shared uUAR
 // inside of it, as mlx5 does.
 //
@@ -13,7 +13,7 @@ import "github.com/goucx/goucx/verbs"
 // its default.
 //
 //hot:bench BenchmarkAdapter
-func (q *qp) ring(w *wqe, n int) {
+func (q *qp) ringDoorbell(w *wqe, n int) {
 	u := q.uuar
 	if u.class == mediumLatency {
 		u.lock.lock()

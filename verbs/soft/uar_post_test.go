@@ -112,6 +112,30 @@ func TestUARCounters(t *testing.T) {
 	}
 }
 
+// TestUARFastPaths: a post on a fast path rings the doorbell and takes the locks, too.
+func TestUARFastPaths(t *testing.T) {
+	for _, c := range []Config{{Link: LinkInproc}, {Link: LinkUDP, Addr: localhost}} {
+		t.Run(c.Link, func(t *testing.T) {
+			c.Engine, c.Adapter = EngineInline, &MLX5{TotalUUARs: "2", LowLatencyUUARs: "0"}
+			a, b := pair(t, New(c), 64)
+			q, d := a.qp.(*qp), a.c.(*device)
+			for want := range uint64(2) { // the first grows the queue, and takes the general path
+				b.recv(want, 0, 64)
+				before := q.lastPasses
+				a.send(inlineSend(0)) // signaled
+				if want == 1 && c.Link == LinkUDP {
+					require.NotEqual(t, before, q.lastPasses, "postFast was not taken")
+				}
+				assert.Equal(t, want+1, value(t, d, "device.blueflames"))
+				assert.Equal(t, want+1, value(t, d, "uar.locks"))
+				assert.Zero(t, value(t, d, "device.doorbells"))
+				a.completion(b)
+				b.completion(a)
+			}
+		})
+	}
+}
+
 // TestUARHighLatency: with the most low-latency uUARs the others are uUAR 0's, which has
 // neither lock nor BlueFlame.
 func TestUARHighLatency(t *testing.T) {

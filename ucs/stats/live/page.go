@@ -34,7 +34,7 @@ type Setting struct {
 // Summary, which the worker published when it last progressed.
 type Worker struct {
 	Name string `json:"name"`
-	// Mode is the thread mode: multi, serialized or single.
+	// Mode is the thread mode: multi, serialized or single; of a Thread "thread of" and its worker.
 	Mode string `json:"mode"`
 	// Responsive means that the worker responded to this request, so it progresses or sleeps.
 	// Otherwise it is busy or hangs.
