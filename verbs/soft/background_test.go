@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -19,7 +20,7 @@ func TestNobodyPolls(t *testing.T) {
 				d := b.c.(*device)
 				for round := range 5 {
 					if mode == EngineBackground {
-						require.Eventually(t, func() bool { return d.background.sleeping.Load() != 0 }, 10*time.Second, time.Millisecond, "round %d", round)
+						require.Eventually(t, func() bool { return d.own.sleeping.Load() != 0 }, 10*time.Second, time.Millisecond, "round %d", round)
 					}
 					b.buf[0] = byte(round + 1)
 					a.send(verbs.SendWR{ID: 1, Op: verbs.OpRead, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, len(a.buf))}, Remote: b.mr.Addr(), RKey: b.mr.RKey()})
@@ -39,7 +40,7 @@ func TestIdleDeviceSleeps(t *testing.T) {
 	require.Equal(t, verbs.WCSuccess, a.completion().Status)
 	for _, e := range []*end{a, b} {
 		d := e.c.(*device)
-		require.Eventually(t, func() bool { return d.background.sleeping.Load() != 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return d.own.sleeping.Load() != 0 }, 10*time.Second, time.Millisecond)
 	}
 	require.Equal(t, uint64(1), b.completion().ID)
 }
@@ -49,16 +50,20 @@ func TestRestIsHeard(t *testing.T) {
 	d := openTest(t, Config{Engine: EngineInline}) // nobody stands in
 	c := testCQ(t, d, verbs.CQConfig{Depth: 1})
 	d.background.wakeups = make(chan struct{}, 1)
-	nap := time.NewTimer(time.Hour)
-	defer nap.Stop()
 	var wc [1]verbs.WC
-	for range 100 { // on a busy machine the nap may be over before
+	now := d.clock()
+	for range 3 {
 		c.Poll(wc[:])
+		require.True(t, d.own.isPolled(now))
+		now += ucs.Time(pollPeriod) - 1
+		require.True(t, d.own.isPolled(now), "for one period")
 		d.NotifyIdle()
-		if !d.waitWhilePolled(nap) {
-			require.False(t, d.waitWhilePolled(nap), "nor again before it polls")
-			return
-		}
+		require.Len(t, d.background.wakeups, 1)
+		<-d.background.wakeups
+		require.False(t, d.own.isPolled(now))
+		require.False(t, d.own.isPolled(now), "nor again before it polls")
 	}
-	t.Fatal("it waits for who has polled")
+	c.Poll(wc[:])
+	require.True(t, d.own.isPolled(now))
+	require.False(t, d.own.isPolled(now+ucs.Time(pollPeriod)))
 }

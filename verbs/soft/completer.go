@@ -128,7 +128,7 @@ func (q *qp) handleResponse(p *packet) bool {
 		r.retries = r.retryCnt                                  // the peer responds, so only rnrRetry limits the wait
 		r.rnrWait = -ucs.Time(wire.RNRTimer(p.Syndrome.Code())) // negative: expireTimers adds the present time
 		r.lastProgress = 0
-		q.d.setTimer(q, 0)
+		q.e.setTimer(q, 0)
 		return true
 	default:
 		return true // a reserved syndrome
@@ -255,7 +255,7 @@ func (q *qp) advanceUna(una verbs.PSN) {
 			r.window.halve() // the probe retransmitted a lost packet
 		}
 		r.window.acked(n)
-		r.probe.acked(una, ucs.Time(q.d.now.Load()))
+		r.probe.acked(una, ucs.Time(q.e.now.Load()))
 		r.una, r.lastProgress, r.impliedAcks = una, 0, 0
 		if r.rerequested.Before(una) {
 			r.rerequested = una

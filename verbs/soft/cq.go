@@ -2,6 +2,7 @@ package soft
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
@@ -21,8 +22,14 @@ type cq struct {
 	single        bool
 	ignoreOverrun bool // drop completions on overrun and stay usable
 
+	// Poll runs the engines of the queue pairs that use the queue. useEngine and releaseEngine
+	// change both.
+	engine  atomic.Pointer[engine]    // the only one; without queue pairs that of the domain; nil: there are several
+	engines atomic.Pointer[[]*engine] // the several
+
 	// Guarded by device.mu.
 	qps   objects.Uses // the ends of queue pairs
+	uses  []engineUse  // how many of them each engine has
 	index int          // index in device.cqs
 	event chanLink     // guarded by ch.mu
 
@@ -38,7 +45,14 @@ type cq struct {
 
 	_         ucs.Pad
 	head      cursor
-	headLocks uint64 // locks of head by pop; changed under head
+	headLocks uint64   // locks of head by pop; changed under head
+	_         [64]byte // the next object in memory is of another thread
+}
+
+// engineUse is how many ends of an engine's queue pairs use a completion queue.
+type engineUse struct {
+	e *engine
+	n int
 }
 
 // Values of cq.state. Close makes any queue cqClosed.
@@ -96,11 +110,50 @@ func (d *device) CreateCQ(c verbs.CQConfig) (verbs.CQ, error) {
 		q.ch.queues.Add()
 	}
 	d.cqs.add(q)
+	q.publishEngines()
 	return q, nil
 }
 
 // Account returns the account of the queue pairs that use the queue.
 func (c *cq) Account() *objects.Uses { return &c.qps }
+
+// useEngine counts one more end of a queue pair of e that uses the queue. The caller holds
+// device.mu.
+func (c *cq) useEngine(e *engine) {
+	i := slices.IndexFunc(c.uses, func(u engineUse) bool { return u.e == e })
+	if i < 0 {
+		i = len(c.uses)
+		c.uses = append(c.uses, engineUse{e: e})
+	}
+	c.uses[i].n++
+	c.publishEngines()
+}
+
+// releaseEngine undoes one useEngine.
+func (c *cq) releaseEngine(e *engine) {
+	i := slices.IndexFunc(c.uses, func(u engineUse) bool { return u.e == e })
+	if c.uses[i].n--; c.uses[i].n == 0 {
+		c.uses = slices.Delete(c.uses, i, i+1)
+	}
+	c.publishEngines()
+}
+
+// publishEngines sets the engines that Poll runs. The caller holds device.mu.
+func (c *cq) publishEngines() {
+	switch len(c.uses) {
+	case 0:
+		c.engine.Store(c.d.engineFor(c.pd))
+	case 1:
+		c.engine.Store(c.uses[0].e)
+	default:
+		var all []*engine
+		for _, u := range c.uses {
+			all = append(all, u.e)
+		}
+		c.engines.Store(&all) // first: a nil engine leads to it
+		c.engine.Store(nil)
+	}
+}
 
 func (c *cq) indexPtr() *int { return &c.index }
 
@@ -143,7 +196,7 @@ func (c *cq) push(w *verbs.WC, solicited bool) bool {
 		c.ch.post(c)
 	}
 	if start != 0 {
-		c.d.setEventTimer(c, start)
+		c.d.own.setEventTimer(c, start)
 	}
 	return true
 }
@@ -181,15 +234,22 @@ func (c *cq) grow(t uint64) bool {
 	return true
 }
 
-// Poll returns completions in wcs. If the ring is empty, it runs the engine, which may
-// write completions directly to wcs. An empty wcs only runs the engine.
+// Poll returns completions in wcs. If the ring is empty, it runs the engines of the queue pairs
+// that use the queue. They may write completions directly to wcs. An empty wcs only runs them.
 //
 //hot:bench BenchmarkPushPoll
 func (c *cq) Poll(wcs []verbs.WC) int {
 	if n := c.pop(wcs); n != 0 {
 		return n
 	}
-	n := c.d.progressInto(c, wcs)
+	n := 0
+	if e := c.engine.Load(); e != nil {
+		n = e.progressInto(c, wcs)
+	} else {
+		for _, e := range *c.engines.Load() {
+			n += e.progressInto(c, wcs[n:])
+		}
+	}
 	if n < len(wcs) && !c.empty() {
 		n += max(c.pop(wcs[n:]), 0)
 	}
@@ -304,7 +364,7 @@ func (c *cq) Close() error {
 	c.state.Store(cqClosed)
 
 	d.discardEvents(c)
-	d.stopModeration(c)
+	d.own.stopModeration(c)
 	if c.ch != nil {
 		c.ch.remove(c)
 	}

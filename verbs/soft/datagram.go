@@ -35,7 +35,7 @@ func (q *qp) datagramsSent() {
 		var p packet
 		w := q.sq.at(r.tx)
 		if st := q.makeDatagram(w, &p); st == verbs.WCSuccess {
-			q.d.markDirty(q) // it was posted meanwhile
+			q.e.markDirty(q) // it was posted meanwhile
 		} else {
 			q.completeSend(w, st)
 			r.tx = r.head

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/internal/objects"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -35,7 +37,28 @@ type device struct {
 	groups groups
 	events eventQueue
 
-	engine
+	qps   qpTable
+	gid   verbs.GID
+	lid   uint16
+	index uint32 // in the Switch
+	kind  linkKind
+	link  link
+	udp   *udp.Socket // of overUDP: that of GID 0
+	// sockets are those of overUDP by GID index, all on the same port.
+	sockets []*udp.Socket
+	// manySockets is set if receiveUDP has more to look at than one socket: several addresses, or
+	// multicast groups.
+	manySockets atomic.Bool
+	faults      *faultLink // the link, if it has faults
+	memoryUsers memoryUsers
+	background  background
+
+	// engines are the engines of the device, of which the first is own. A change replaces the
+	// list, under mu.
+	engines atomic.Pointer[[]*engine]
+	own     engine
+
+	socketEmpty atomic.Uint32 // 1: the last pass found the socket empty
 }
 
 const (

@@ -2,12 +2,12 @@ package soft
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
-	"github.com/goucx/goucx/verbs/soft/internal/udp"
 	"github.com/goucx/goucx/verbs/wire"
 )
 
@@ -16,34 +16,39 @@ const (
 	clockEvery = 16 // passes between two readings of the clock
 )
 
-// engine is the part of a device that moves packets.
+// engine moves the packets of the queue pairs that belong to it. Each thread domain has one, so
+// that two threads write no common cache line. All other queue pairs belong to the device's own
+// engine.
+//
+// A queue pair stays with its engine (qp.e). Its timers, and what it has to send later, are in
+// that engine's lists. On the in-process link its packets arrive in that engine's inbox, which
+// keeps them in order. The owner word of a queue pair guards its state machines, so any engine
+// may process a packet for it.
+//
+// An engine runs in the polls of the completion queues that its queue pairs use (cq.Poll). While
+// there are none, the background goroutine runs it.
 type engine struct {
-	qps   qpTable
-	gid   verbs.GID
-	lid   uint16
-	index uint32 // in the Switch
-	kind  linkKind
-	link  link
-	inbox *inbox      // of overInproc
-	udp   *udp.Socket // of overUDP: that of GID 0
-	// sockets are those of overUDP by GID index, all on the same port.
-	sockets []*udp.Socket
-	// manySockets is set if receiveUDP has more to look at than one socket: several addresses, or
-	// multicast groups.
-	manySockets atomic.Bool
-	faults      *faultLink // the link, if it has faults
+	// Read by senders, written seldom.
+	d        *device
+	inbox    inbox         // of the in-process link
+	token    *owner        // the receive token: rx, or that of the device's own engine if they share a socket
+	sleeping atomic.Uint32 // 1: a producer of work must call wakeSlow
+
+	// Of the background goroutine.
+	idlePasses  atomic.Uint32 // passes at the last call of NotifyIdle
+	lastPasses  uint32        // passes at the last check
+	polled      bool          // the program polls, as of the last check
+	polledUntil ucs.Time      // when it counts as not polled, unless passes changes before
 
 	_        ucs.Pad
-	rx       owner         // the receive token
+	rx       owner
 	passes   atomic.Uint32 // calls of Poll; approximate, because pollers count without a lock
 	now      atomic.Int64  // ucs.Time, some passes old
-	sinkCQ   *cq           // under rx: the queue whose completions go to sinkTo
+	sinkCQ   *cq           // under token: the queue whose completions go to sinkTo
 	sinkTo   []verbs.WC
 	sinkN    int
-	counts   counts // under rx
-	rxPacket packet // under rx: the received packet
-
-	socketEmpty atomic.Uint32 // 1: the last pass found the socket empty
+	counts   counts // under token
+	rxPacket packet // under token: the received packet
 
 	lock       spinlock
 	dirty      []*qp // queue pairs that send in a later pass; under lock
@@ -52,21 +57,67 @@ type engine struct {
 	timed      []*qp // queue pairs with a timer; under lock
 	// spareTimed is the memory of the previous such list, for reuse; under lock.
 	spareTimed []*qp
-	moderated  []*cq        // with delayed events; under lock
+	moderated  []*cq        // with delayed events, in the device's own engine; under lock
 	numTimed   atomic.Int32 // queue pairs and completion queues with a timer
 	nextTimer  atomic.Int64 // lower bound of the times in timed; ucs.Time
+	_          ucs.Pad
+}
 
-	memoryUsers memoryUsers
-	background  background
+// init prepares an engine of d.
+func (e *engine) init(d *device) {
+	e.d, e.token = d, &d.own.rx
+	e.nextTimer.Store(int64(never))
+	e.now.Store(int64(d.clock()))
+	if d.kind == overInproc {
+		e.inbox.init(d.conf.Depth)
+		e.token = &e.rx
+	}
+}
+
+// addEngine adds an engine. The caller holds d.mu.
+func (d *device) addEngine() *engine {
+	e := new(engine)
+	e.init(d)
+	all := append(slices.Clone(*d.engines.Load()), e)
+	d.engines.Store(&all)
+	d.wakeBackground() // it has to learn that there is another one
+	return e
+}
+
+// removeEngine removes an engine without queue pairs. The caller holds d.mu. What is left in its
+// inbox is for queue pairs that are closed.
+func (d *device) removeEngine(e *engine) {
+	all := slices.DeleteFunc(slices.Clone(*d.engines.Load()), func(o *engine) bool { return o == e })
+	d.engines.Store(&all)
+	d.closedCounts.addAll(&e.counts)
+}
+
+// engineOf returns the engine of a queue pair, the device's own if there is no such queue pair.
+func (d *device) engineOf(num verbs.QPN) *engine {
+	if len(*d.engines.Load()) > 1 {
+		if q := d.qps.find(num); q != nil {
+			return q.e
+		}
+	}
+	return &d.own
+}
+
+// awaitReceivers returns once the goroutines that hold a receive token of the device now have
+// released it.
+func (d *device) awaitReceivers() {
+	for _, e := range *d.engines.Load() {
+		e.token.awaitRelease()
+	}
 }
 
 // start opens the link and starts the background goroutine.
 func (d *device) start() error {
-	d.nextTimer.Store(int64(never))
+	d.kind = d.conf.linkKind()
+	d.own.init(d)
+	d.engines.Store(&[]*engine{&d.own})
 	if err := d.openLink(); err != nil {
 		return err
 	}
-	d.now.Store(int64(d.clock()))
 	if err := d.startBackground(); err != nil {
 		return errors.Join(err, d.link.close())
 	}
@@ -87,154 +138,157 @@ const never = ucs.Time(1<<63 - 1)
 // goroutine holds the receive token. That goroutine may have been interrupted for long,
 // while the awaited responses arrived. The timers would use up all retries before it
 // continues.
-func (d *device) tick(now ucs.Time) {
-	d.now.Store(int64(now))
-	if d.numTimed.Load() != 0 && now >= ucs.Time(d.nextTimer.Load()) && !d.rx.held() {
-		d.runTimers(now)
+func (e *engine) tick(now ucs.Time) {
+	e.now.Store(int64(now))
+	if e.numTimed.Load() != 0 && now >= ucs.Time(e.nextTimer.Load()) && !e.token.held() {
+		e.runTimers(now)
 	}
 }
 
 // progress sends pending packets and handles received ones. It returns the number of
 // received packets.
-func (d *device) progress() int {
-	if d.numDirty.Load() != 0 {
-		d.flushDirty()
+func (e *engine) progress() int {
+	if e.numDirty.Load() != 0 {
+		e.flushDirty()
 	}
-	if !d.mayReceive() || !d.rx.tryAcquire() {
+	if !e.mayReceive() || !e.token.tryAcquire() {
 		return 0
 	}
-	n := d.link.receive(ucs.Time(d.now.Load()))
-	d.rxPacket.dropPayload()
-	d.rx.release()
-	if n == 0 && d.numDirty.Load() != 0 {
-		d.flushDirty() // sending may have been deferred until the socket is empty
+	n := e.d.link.receive(e, ucs.Time(e.now.Load()))
+	e.rxPacket.dropPayload()
+	e.token.release()
+	if n == 0 && e.numDirty.Load() != 0 {
+		e.flushDirty() // sending may have been deferred until the socket is empty
 	}
 	return n
 }
 
-// progressInto is pass, with the completions of c written directly to wcs. It returns
+// progressInto is progress, with the completions of c written directly to wcs. It returns
 // the number of completions.
-func (d *device) progressInto(c *cq, wcs []verbs.WC) int {
-	n := d.passes.Load() + 1
-	cpu.StoreRelease32(&d.passes, n)
-	if d.numDirty.Load() != 0 {
-		d.flushDirty()
+func (e *engine) progressInto(c *cq, wcs []verbs.WC) int {
+	n := e.passes.Load() + 1
+	cpu.StoreRelease32(&e.passes, n)
+	if e.numDirty.Load() != 0 {
+		e.flushDirty()
 	}
 	numCQEs := 0
-	if d.mayReceive() && d.rx.tryAcquire() {
-		d.sinkCQ, d.sinkTo, d.sinkN = c, wcs, 0
-		n := d.link.receive(ucs.Time(d.now.Load()))
-		d.rxPacket.dropPayload()
-		numCQEs = d.sinkN
-		d.sinkCQ, d.sinkTo = nil, nil
-		d.rx.release()
-		if n == 0 && d.numDirty.Load() != 0 {
-			d.flushDirty() // sending may have been deferred until the socket is empty
+	if e.mayReceive() && e.token.tryAcquire() {
+		e.sinkCQ, e.sinkTo, e.sinkN = c, wcs, 0
+		n := e.d.link.receive(e, ucs.Time(e.now.Load()))
+		e.rxPacket.dropPayload()
+		numCQEs = e.sinkN
+		e.sinkCQ, e.sinkTo = nil, nil
+		e.token.release()
+		if n == 0 && e.numDirty.Load() != 0 {
+			e.flushDirty() // sending may have been deferred until the socket is empty
 		}
 	}
 	if n%clockEvery == 0 { // after receiving: what the timers wait for may have arrived
-		d.tick(d.clock())
+		e.tick(e.d.clock())
 	}
 	return numCQEs
 }
 
-// markDirty makes a later pass call q.run. The caller owns q. No work is lost: that run
-// becomes the owner after the caller, or sets ownPending, so that the caller looks for work
-// before it leaves.
-func (d *device) markDirty(q *qp) {
+// markDirty makes a later pass send what q has to send, and process its deferred packets. The
+// caller owns q or has deferred a packet. No work is lost: that pass becomes the owner after the
+// present one, or sets ownPending, so that the present one looks for work before it leaves.
+func (e *engine) markDirty(q *qp) {
 	if q.dirty.Load() || q.dirty.Swap(true) {
 		return
 	}
-	d.lock.lock()
-	d.dirty = append(d.dirty, q)
-	d.numDirty.Store(int32(len(d.dirty)))
-	d.lock.unlock()
-	d.wake()
+	e.lock.lock()
+	e.dirty = append(e.dirty, q)
+	e.numDirty.Store(int32(len(e.dirty)))
+	e.lock.unlock()
+	e.wake()
 }
 
 // flushDirty runs all queue pairs in dirty.
-func (d *device) flushDirty() {
-	d.lock.lock()
-	qs := d.dirty
-	d.dirty, d.spareDirty = d.spareDirty[:0], nil
-	d.numDirty.Store(0)
-	d.lock.unlock()
+func (e *engine) flushDirty() {
+	e.lock.lock()
+	qs := e.dirty
+	e.dirty, e.spareDirty = e.spareDirty[:0], nil
+	e.numDirty.Store(0)
+	e.lock.unlock()
 	for i, q := range qs {
 		qs[i] = nil
 		q.dirty.Store(false)
 		q.transmitOrNotify()
 	}
-	d.lock.lock()
-	d.spareDirty = qs[:0]
-	d.lock.unlock()
+	e.lock.lock()
+	e.spareDirty = qs[:0]
+	e.lock.unlock()
 }
 
 // setTimer makes the engine check q's timers by time when. The caller owns q.
-func (d *device) setTimer(q *qp, when ucs.Time) {
+func (e *engine) setTimer(q *qp, when ucs.Time) {
 	if !q.isTimed {
 		q.isTimed = true
-		d.addTimed(q, when)
+		e.addTimed(q, when)
 		return
 	}
-	d.lowerNextTimer(when)
-	d.wake()
+	e.lowerNextTimer(when)
+	e.wake()
 }
 
 // lowerNextTimer lowers nextTimer to when.
-func (d *device) lowerNextTimer(when ucs.Time) {
+func (e *engine) lowerNextTimer(when ucs.Time) {
 	for {
-		old := d.nextTimer.Load()
-		if int64(when) >= old || d.nextTimer.CompareAndSwap(old, int64(when)) {
+		old := e.nextTimer.Load()
+		if int64(when) >= old || e.nextTimer.CompareAndSwap(old, int64(when)) {
 			return
 		}
 	}
 }
 
 // runTimers checks the timers of all queue pairs in timed.
-func (d *device) runTimers(now ucs.Time) {
-	d.lock.lock()
-	qs := d.timed
-	d.timed, d.spareTimed = d.spareTimed[:0], nil
-	d.numTimed.Store(0)
-	d.nextTimer.Store(int64(never))
-	d.lock.unlock()
+func (e *engine) runTimers(now ucs.Time) {
+	e.lock.lock()
+	qs := e.timed
+	e.timed, e.spareTimed = e.spareTimed[:0], nil
+	e.numTimed.Store(0)
+	e.nextTimer.Store(int64(never))
+	e.lock.unlock()
 	for _, q := range qs {
 		if !q.tryAcquire() { // its owner is active: check again later
-			d.addTimed(q, now)
+			e.addTimed(q, now)
 			continue
 		}
 		q.isTimed = false
+		if q.numDeferred.Load() != 0 { // what the timers wait for may be among these packets
+			q.handleDeferred()
+		}
 		if next := q.expireTimers(now); next != never {
-			d.setTimer(q, next)
+			e.setTimer(q, next)
 		}
 		q.transmitAndRelease()
 	}
 	clear(qs) // keep no reference to a closed queue pair
-	d.lock.lock()
-	d.spareTimed = qs[:0]
-	moderated := len(d.moderated) != 0
-	d.lock.unlock()
+	e.lock.lock()
+	e.spareTimed = qs[:0]
+	moderated := len(e.moderated) != 0
+	e.lock.unlock()
 	if moderated {
-		d.expireEvents(now)
+		e.expireEvents(now)
 	}
 }
 
 // addTimed adds q to timed, to be checked by time when.
-func (d *device) addTimed(q *qp, when ucs.Time) {
-	d.lock.lock()
-	d.timed = append(d.timed, q)
-	d.numTimed.Store(int32(len(d.timed) + len(d.moderated)))
-	d.lock.unlock()
-	d.lowerNextTimer(when)
-	d.wake()
+func (e *engine) addTimed(q *qp, when ucs.Time) {
+	e.lock.lock()
+	e.timed = append(e.timed, q)
+	e.numTimed.Store(int32(len(e.timed) + len(e.moderated)))
+	e.lock.unlock()
+	e.lowerNextTimer(when)
+	e.wake()
 }
 
 // postCQE posts a completion. It bypasses the queue and writes to sinkTo if the polling
 // goroutine owns q, and c is empty, usable and not armed.
 func (q *qp) postCQE(c *cq, w *verbs.WC, solicited bool) {
-	if d := q.d; q.rxOwned && d.sinkCQ == c && d.sinkN < len(d.sinkTo) && c.armed.Load() == armedNot && c.empty() && c.state.Load() == cqUsable {
-		d.sinkTo[d.sinkN] = *w
-		d.sinkN++
+	if e := q.rx; e != nil && e.sinkCQ == c && e.sinkN < len(e.sinkTo) && c.armed.Load() == armedNot && c.empty() && c.state.Load() == cqUsable {
+		e.sinkTo[e.sinkN] = *w
+		e.sinkN++
 		return
 	}
 	if !c.push(w, solicited) {
@@ -318,11 +372,11 @@ func (q *qp) transmit() {
 		return
 	}
 	q.markMemoryUser()
-	now := ucs.Time(q.d.now.Load())
+	now := ucs.Time(q.e.now.Load())
 	more := q.d.link.send(q, now)
 	q.txPacket.dropPayload()
 	if more {
-		q.d.markDirty(q)
+		q.e.markDirty(q)
 	}
 	if q.typ != verbs.RC {
 		switch {
@@ -339,7 +393,7 @@ func (q *qp) transmit() {
 		return
 	}
 	if (more || q.req.una != q.req.psn) && !q.isTimed {
-		q.d.setTimer(q, now+maxTimerDelay)
+		q.e.setTimer(q, now+maxTimerDelay)
 	}
 	q.checkDrained()
 }

@@ -67,7 +67,7 @@ func (q *qp) sendFast(r *verbs.SendWR) bool {
 	q.count(cntTxPackets, 1)
 	q.count(cntTxBytes, uint64(r.InlineLen))
 	if !q.isTimed {
-		q.d.setTimer(q, ucs.Time(q.d.now.Load())+maxTimerDelay)
+		q.e.setTimer(q, ucs.Time(q.e.now.Load())+maxTimerDelay)
 	}
 	q.route.peer.wake()
 	return true
@@ -80,7 +80,7 @@ func (q *qp) sendFast(r *verbs.SendWR) bool {
 //
 //hot:bench BenchmarkPingPong
 func (q *qp) postFast(r *verbs.SendWR) bool {
-	passes := q.d.passes.Load()
+	passes := q.e.passes.Load()
 	if int(r.InlineLen) > q.fastUDPMax || q.lastPasses == passes || !q.fitsFast(r) || r.Flags&verbs.SendFence != 0 || q.d.faults != nil ||
 		q.req.outstanding() > batchAbove || !q.canSendNow() {
 		return false
@@ -98,10 +98,10 @@ func (q *qp) postFast(r *verbs.SendWR) bool {
 	q.unlockPosts()    // other goroutines may post while this one sends
 	q.markMemoryUser() // for their work requests, which sendUDP may send too
 	if q.sendUDP() {
-		q.d.markDirty(q)
+		q.e.markDirty(q)
 	}
 	if !q.isTimed {
-		q.d.setTimer(q, ucs.Time(q.d.now.Load())+maxTimerDelay)
+		q.e.setTimer(q, ucs.Time(q.e.now.Load())+maxTimerDelay)
 	}
 	return true
 }

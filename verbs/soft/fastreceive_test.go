@@ -118,10 +118,10 @@ func (w *receiveWorld) reset(seed uint64) {
 	q.state.Store(uint32(qpRTS))
 	q.counts = counts{}
 	q.isTimed = false
-	q.d.lock.lock()
-	q.d.timed = q.d.timed[:0]
-	q.d.numTimed.Store(0)
-	q.d.lock.unlock()
+	q.e.lock.lock()
+	q.e.timed = q.e.timed[:0]
+	q.d.own.numTimed.Store(0)
+	q.e.lock.unlock()
 	q.rq.reset()
 	w.srq.reset()
 	w.srq.limit.Store(0)
@@ -224,7 +224,7 @@ var sequenceOps = [...]wire.Opcode{
 // request makes a request and has the queue pair process it.
 func (w *receiveWorld) request(now ucs.Time) {
 	r, q := w.rnd, w.q
-	p := &q.d.rxPacket
+	p := &q.e.rxPacket
 	p.Header = wire.Header{
 		Opcode: sequenceOps[r.IntN(len(sequenceOps))], Solicited: r.IntN(4) == 0, PKey: q.pkey, DestQP: q.num, PSN: q.rsp.psn,
 		ImmDt: r.Uint32(), RKey: w.mr.RKey(), VA: w.mr.Addr() + uint64(r.IntN(60))*8, SwapDt: 3, CmpDt: 3,

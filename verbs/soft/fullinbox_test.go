@@ -56,7 +56,7 @@ func TestFullInboxIsNoTimeout(t *testing.T) {
 	p := New(Config{Link: LinkInproc, Switch: sw, Engine: EngineInline})
 	a := newEnd(t, p, verbs.RC, 64)
 	a.connectAs(b, verbs.QPAttr{Timeout: 8, RetryCnt: 7})
-	in := b.c.(*device).inbox
+	in := &b.c.(*device).own.inbox
 	fill := func() { // with packets of others, for nobody
 		for c, seq := in.claim(); c != nil; c, seq = in.claim() {
 			c.fill(&packet{Header: wire.Header{DestQP: 1, PKey: defaultPKey}}, 0)
@@ -88,7 +88,7 @@ func TestFullInboxWakes(t *testing.T) {
 	at := verbs.QPAttr{MaxDestRdAtomic: 1, MaxRdAtomic: 1, MinRNRTimer: 1, Timeout: 20, RetryCnt: 0}
 	a.connectAs(b, at)
 	b.connectAs(a, at)
-	asleep := func() bool { return b.c.(*device).background.sleeping.Load() != 0 }
+	asleep := func() bool { return b.c.(*device).own.sleeping.Load() != 0 }
 	require.Eventually(t, asleep, 10*time.Second, time.Millisecond)
 	wrs := make([]verbs.SendWR, 4*minDepth)
 	for i := range wrs {

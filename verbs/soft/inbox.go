@@ -6,7 +6,7 @@ import (
 	"github.com/goucx/goucx/ucs"
 )
 
-// inbox is the receive queue of an in-process device: a ring that many senders write
+// inbox is the receive queue of an engine on the in-process link: a ring that many senders write
 // and the holder of the receive token reads. It starts small. A sender that finds it
 // full appends a ring of twice the length, up to max, and closes the full one. The
 // reader empties a ring before it moves to the next, so packets of one sender stay in
@@ -20,7 +20,7 @@ import (
 // Close: ringClosed is a bit of tail, so no cell is reserved after it. The reader
 // leaves a closed ring when head equals its tail.
 type inbox struct {
-	max       uint32
+	max       uint32                 // 0: there is no inbox
 	readRing  atomic.Pointer[inRing] // the ring that is read; changed under the receive token
 	writeRing atomic.Pointer[inRing] // the ring that is written
 }
@@ -46,15 +46,13 @@ const ringClosed = 1
 
 const minInbox = 8
 
-func newInbox(depth int) *inbox {
-	b := &inbox{max: minInbox}
-	for b.max < uint32(depth) {
+func (b *inbox) init(depth int) {
+	for b.max = minInbox; b.max < uint32(depth); {
 		b.max *= 2
 	}
 	g := newInRing(minInbox)
 	b.readRing.Store(g)
 	b.writeRing.Store(g)
-	return b
 }
 
 func newInRing(n uint32) *inRing { return &inRing{cells: make([]cell, n)} }

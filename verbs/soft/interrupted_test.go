@@ -31,12 +31,12 @@ func TestInterruptedReceiver(t *testing.T) {
 				b.poll(wc[:])
 			}
 			d := a.device()
-			require.True(t, d.rx.tryAcquire())
+			require.True(t, d.own.rx.tryAcquire())
 			early := 0
 			for n, end := 0, ucs.Now().Add(1e6); n < 1000 || ucs.Now().Before(end); n++ {
 				early += a.cq.Poll(wc[:])
 			}
-			d.rx.tryRelease()
+			d.own.rx.tryRelease()
 			require.Zero(t, early, "%v", wc[0].Status)
 			w := a.completion(b)
 			assert.Equal(t, [2]any{uint64(7), verbs.WCSuccess}, [2]any{w.ID, w.Status})

@@ -27,10 +27,10 @@ type link interface {
 	// has no room: the packet is lost.
 	sendOne(to *route, p *packet, now ucs.Time) bool
 	// receive processes received packets and returns their number. The caller holds the
-	// receive token.
-	receive(now ucs.Time) int
-	// hasPackets reports whether receive would find packets. The UDP link returns false:
-	// its poller watches the socket.
+	// receive token of e.
+	receive(e *engine, now ucs.Time) int
+	// hasPackets reports whether receive would find packets that are for the whole device. The UDP
+	// link returns false: its poller watches the socket.
 	hasPackets() bool
 	// join makes the link receive the datagrams to a multicast group, until leave. The caller
 	// holds groups.mu.
@@ -52,7 +52,8 @@ const (
 // route is the resolved address of a peer's port. Only the field of the device's link
 // is set.
 type route struct {
-	peer    *device
+	peer    *engine // that of the peer's queue pair; of an address handle: the device's own
+	index   uint32  // of the peer in the Switch
 	udp     udp.Peer
 	fabric  fabricRoute
 	foreign bool
@@ -89,12 +90,22 @@ func (d *device) icrcCheck(foreign bool) udp.ICRCCheck {
 // to one device, their windows add up.
 const socketBuffer = 4 << 20
 
+// linkKind returns the kind of the link that the configuration demands.
+func (c *Config) linkKind() linkKind {
+	switch {
+	case c.Link == LinkUDP:
+		return overUDP
+	case c.Fabric != nil || c.Faults != nil:
+		return overFabric
+	}
+	return overInproc
+}
+
 // openLink opens the device's link. The in-process devices of a Switch serialise their
 // packets if they have faults: a Fabric of the Switch carries them.
 func (d *device) openLink() error {
-	switch {
-	case d.conf.Link == LinkUDP:
-		d.kind = overUDP
+	switch d.kind {
+	case overUDP:
 		all, err := openSockets(d.addrs, d.conf.Port)
 		if err != nil {
 			return err
@@ -109,8 +120,7 @@ func (d *device) openLink() error {
 				d.faults.deliver = d.link.(*faultUDPLink).handlePacket
 			}
 		}
-	case d.conf.Fabric != nil || d.conf.Faults != nil:
-		d.kind = overFabric
+	case overFabric:
 		l := &fabricLink{d: d, fabric: d.conf.Fabric, self: fabricAddr(d.gid, d.lid)}
 		d.link = l
 		l.handle = l.handlePacket
@@ -123,7 +133,6 @@ func (d *device) openLink() error {
 		}
 		l.attach(&d.conf.Switch.faultFabric, d.wake)
 	default:
-		d.inbox = newInbox(d.conf.Depth)
 		d.conf.Switch.attach(d)
 		d.link = inprocLink{d}
 	}
@@ -162,7 +171,7 @@ func (d *device) clock() ucs.Time {
 
 // sendOne sends one packet. If the link has no room the packet is lost.
 func (q *qp) sendOne(to *route, p *packet) {
-	if !q.d.link.sendOne(to, p, ucs.Time(q.d.now.Load())) {
+	if !q.d.link.sendOne(to, p, ucs.Time(q.e.now.Load())) {
 		q.count(cntDroppedInbox, 1)
 	}
 }
@@ -182,7 +191,7 @@ func (q *qp) nextWithRoute(p *packet) *route {
 }
 
 // mayReceive reports whether there may be something to receive.
-func (d *device) mayReceive() bool { return d.inbox == nil || d.inbox.ready() }
+func (e *engine) mayReceive() bool { return e.inbox.max == 0 || e.inbox.ready() }
 
 // fabricAddr returns the address of a device. LID 0 means 4791.
 func fabricAddr(g verbs.GID, lid uint16) netip.AddrPort {

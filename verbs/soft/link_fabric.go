@@ -144,7 +144,7 @@ func encodeSealed(buf *[]byte, p *packet, prefix *wire.Prefix) []byte {
 	return b
 }
 
-func (l *fabricLink) receive(now ucs.Time) int {
+func (l *fabricLink) receive(_ *engine, now ucs.Time) int {
 	if l.queue == nil {
 		return 0
 	}
@@ -161,15 +161,17 @@ func (l *fabricLink) hasPackets() bool {
 // time.
 func (l *fabricLink) handlePacket(from, to netip.AddrPort, b []byte, now ucs.Time) {
 	d := l.d
-	d.now.Store(int64(now))
+	for _, e := range *d.engines.Load() {
+		e.now.Store(int64(now))
+	}
 	var p packet
 	f, id, intact := l.parse(from, to, b, &p)
 	switch {
 	case !intact:
-		d.counts.add(cntDroppedICRC, 1)
+		d.own.counts.add(cntDroppedICRC, 1)
 		return
 	case f != 0:
-		d.counts.add(cntDroppedOpcode, 1)
+		d.own.counts.add(cntDroppedOpcode, 1)
 		return
 	}
 	p.sgid, p.slid, p.dgid = verbs.GIDOf(from.Addr()), from.Port(), verbs.GIDOf(to.Addr())
@@ -179,7 +181,7 @@ func (l *fabricLink) handlePacket(from, to netip.AddrPort, b []byte, now ucs.Tim
 	}
 	q := d.qps.find(p.DestQP)
 	if q == nil {
-		d.counts.add(cntDroppedQPN, 1)
+		d.own.counts.add(cntDroppedQPN, 1)
 		return
 	}
 	q.acquire()

@@ -129,7 +129,7 @@ func TestFabricLinkFaults(t *testing.T) {
 	assert.Equal(t, net.Now().Add(f.Delay), from.faults.nextDeadline())
 	for from.faults.nextDeadline() != never {
 		net.RunUntil(from.faults.nextDeadline())
-		from.receive(net.Now())
+		from.receive(nil, net.Now())
 	}
 	require.True(t, net.Run(10_000))
 	seen := make(map[verbs.PSN]int)
@@ -160,7 +160,7 @@ func TestFabricLinkHook(t *testing.T) {
 	}
 	require.True(t, net.Run(100))
 	net.RunUntil(to.faults.nextDeadline())
-	to.receive(net.Now())
+	to.receive(nil, net.Now())
 	var order []verbs.PSN
 	for _, c := range *got {
 		order = append(order, c.psn)

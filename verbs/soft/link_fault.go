@@ -136,10 +136,10 @@ func (l *faultLink) releaseReceived(now ucs.Time) {
 	}
 }
 
-func (l *faultLink) receive(now ucs.Time) int {
+func (l *faultLink) receive(e *engine, now ucs.Time) int {
 	l.release(now)
 	l.releaseReceived(now)
-	return l.encodedLink.receive(now)
+	return l.encodedLink.receive(e, now)
 }
 
 // nextDeadline returns when the next delayed packet is due, or never.
@@ -164,7 +164,7 @@ type faultUDPLink struct {
 }
 
 // receive passes each packet of the socket through the injector.
-func (l *faultUDPLink) receive(now ucs.Time) (n int) {
+func (l *faultUDPLink) receive(_ *engine, now ucs.Time) (n int) {
 	l.release(now)
 	l.releaseReceived(now)
 	for _, u := range l.d.sockets {
@@ -199,24 +199,24 @@ func (l *faultUDPLink) receiveFrom(u *udp.Socket, now ucs.Time) (n int) {
 func (l *faultUDPLink) handlePacket(s *rxSource, b []byte, now ucs.Time) {
 	d, g := l.d, &l.single
 	if len(b) < udp.MinPacket {
-		d.counts.add(cntDroppedShort, 1)
+		d.own.counts.add(cntDroppedShort, 1)
 		return
 	}
 	s.to.Single(g, s.from, s.index, b)
 	g.TOS, g.TTL, g.Flow = s.tos, s.ttl, s.flow
 	if s.to.Addr.Addr().IsMulticast() {
-		if d.decodeGroupPacket(g, 0, &d.rxPacket) {
-			d.receiveGroup(&d.rxPacket, d.sent(g), now)
+		if d.decodeGroupPacket(g, 0, &d.own.rxPacket) {
+			d.receiveGroup(&d.own.rxPacket, d.sent(g), now)
 		}
 		return
 	}
 	q := d.qps.find(wire.BTH(b).DestQP())
 	if q == nil {
-		d.counts.add(cntDroppedQPN, 1)
+		d.own.counts.add(cntDroppedQPN, 1)
 		return
 	}
 	q.acquire()
 	q.markMemoryUser()
-	q.handleUDPPacket(&d.rxPacket, g, 0, now)
+	q.handleUDPPacket(&d.own.rxPacket, g, 0, now)
 	q.transmitAndRelease()
 }

@@ -68,14 +68,14 @@ func (l inprocLink) resolve(a *verbs.AHAttr) (route, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if d := s.byGID[a.DGID]; d != nil {
-		return route{peer: d}, nil
+		return route{peer: &d.own, index: d.index}, nil
 	}
 	return route{}, fmt.Errorf("no device in this process has GID %v: %w", a.DGID.Addr(), ucs.ErrUnreachable)
 }
 
-func (l inprocLink) receive(now ucs.Time) int { return l.d.drain(now) }
+func (l inprocLink) receive(e *engine, now ucs.Time) int { return e.drain(now) }
 
-func (l inprocLink) hasPackets() bool { return l.d.inbox.ready() }
+func (l inprocLink) hasPackets() bool { return false } // they are in the inboxes of the engines
 
 // close removes the device from the Switch. Packets on their way to it are lost.
 func (l inprocLink) close() error {
@@ -101,7 +101,7 @@ func (l inprocLink) send(q *qp, _ ucs.Time) bool {
 		}
 		return false
 	}
-	b, n := q.route.peer.inbox, 0
+	b, n := &q.route.peer.inbox, 0
 	full := true
 	for ; !b.full(); n++ {
 		piggyback := q.rsp.canPiggyback() && q.nextRequest(p)
@@ -131,12 +131,16 @@ func (l inprocLink) sendOne(to *route, p *packet, _ ucs.Time) bool {
 	if to.group != nil {
 		return l.sendGroup(to.group, p)
 	}
-	return l.sendCopy(to.peer, p, nil)
+	peer := to.peer
+	if p.Opcode.Info().Kind == wire.KindDatagram { // an address handle leads to a device
+		peer = peer.d.engineOf(p.DestQP)
+	}
+	return l.sendCopy(peer, p, nil)
 }
 
-// sendCopy sends p with a copy of its payload to a device, as a datagram to group if that is
+// sendCopy sends p with a copy of its payload to an engine, as a datagram to group if that is
 // not nil.
-func (l inprocLink) sendCopy(to *device, p *packet, group *verbs.GID) bool {
+func (l inprocLink) sendCopy(to *engine, p *packet, group *verbs.GID) bool {
 	c, seq := to.inbox.claim()
 	if c == nil {
 		return false
@@ -184,15 +188,15 @@ func (q *qp) peerConsumes() bool {
 // drain handles the packets in the inbox. The caller has the receive token.
 //
 //hot:bench BenchmarkPingPong
-func (d *device) drain(now ucs.Time) int {
+func (e *engine) drain(now ucs.Time) int {
 	var q *qp
-	g := d.inbox.readRing.Load()
+	g := e.inbox.readRing.Load()
 	h := g.head.Load()
 	n := 0
 	for n < maxDrain {
 		c := g.at(h)
 		if c.seq.Load() != h+1 {
-			if g = d.inbox.nextRing(g, h); g == nil {
+			if g = e.inbox.nextRing(g, h); g == nil {
 				break
 			}
 			h = 0
@@ -202,20 +206,20 @@ func (d *device) drain(now ucs.Time) int {
 			if q != nil {
 				q.transmitAndRelease()
 			}
-			if q = d.qps.find(c.dest); q != nil {
+			if q = e.d.qps.find(c.dest); q != nil {
 				if !q.tryAcquire() {
 					return n // its owner is active: retry in the next pass
 				}
-				q.rxOwned = true
+				q.rx = e
 			}
 		}
 		switch {
 		case q == nil:
-			d.counts.add(cntDroppedQPN, 1)
-		case q.typ != verbs.UD && (q.route.peer == nil || q.route.peer.index != c.from):
-			d.counts.add(cntDroppedSource, 1)
+			e.counts.add(cntDroppedQPN, 1)
+		case q.typ != verbs.UD && (q.route.peer == nil || q.route.index != c.from):
+			e.counts.add(cntDroppedSource, 1)
 		case !q.handleFastCell(c, now):
-			d.handleCell(q, c, now)
+			e.handleCell(q, c, now)
 		}
 		if c.flags&cellBody != 0 {
 			bodies.Put(c.body)
@@ -232,20 +236,20 @@ func (d *device) drain(now ucs.Time) int {
 }
 
 // handleCell handles a cell for q. The caller owns q.
-func (d *device) handleCell(q *qp, c *cell, now ucs.Time) {
-	p := &d.rxPacket
+func (e *engine) handleCell(q *qp, c *cell, now ucs.Time) {
+	p := &e.rxPacket
 	if c.flags&cellAck != 0 {
 		p.Opcode, p.DestQP, p.PSN, p.PKey = wire.Acknowledge, c.dest, verbs.PSN(c.msn), c.pkey
 		p.Syndrome, p.Solicited, p.AckReq, p.n, p.nsg = wire.AckNoCredits, false, false, 0, 0
 		q.handlePacket(p, now)
 	}
-	if !c.read(p, d.conf.Switch) {
-		d.counts.add(cntDroppedShort, 1)
+	if !c.read(p, e.d.conf.Switch) {
+		e.counts.add(cntDroppedShort, 1)
 		return
 	}
 	if q.typ == verbs.UD {
-		p.sgid, p.slid, p.dgid = verbs.GID{}, 0, d.gid
-		if o := d.conf.Switch.device(c.from); o != nil {
+		p.sgid, p.slid, p.dgid = verbs.GID{}, 0, e.d.gid
+		if o := e.d.conf.Switch.device(c.from); o != nil {
 			p.sgid, p.slid = o.gid, o.lid
 		}
 		if c.flags&cellGroup != 0 {

@@ -79,7 +79,7 @@ func (l udpLink) sendEncoded(ps []delayedPacket[route]) {
 	}
 }
 
-func (l udpLink) receive(now ucs.Time) int { return l.d.receiveUDP(now) }
+func (l udpLink) receive(e *engine, now ucs.Time) int { return e.receiveUDP(now) }
 
 func (l udpLink) hasPackets() bool { return false }
 
@@ -92,13 +92,13 @@ func (q *qp) deferSend() bool {
 	if q.d.kind != overUDP || q.typ != verbs.RC {
 		return false
 	}
-	passes := q.d.passes.Load()
+	passes := q.e.passes.Load()
 	first := q.lastPasses != passes
 	q.lastPasses = passes
 	if q.unsent() >= batchLimit || first && q.req.outstanding() <= batchAbove {
 		return false
 	}
-	q.d.markDirty(q)
+	q.e.markDirty(q)
 	return true
 }
 
@@ -282,46 +282,65 @@ func (q *qp) batchTarget() int {
 	return max(batchAbove, (q.unsent()+q.req.psn.Diff(q.req.una)+1)/2)
 }
 
-// deferredPacket is a packet that was received while another goroutine owned its queue pair.
+// deferredPacket is a packet that waits for the owner of its queue pair, or for the engine that
+// the queue pair belongs to.
 type deferredPacket struct {
 	d *udp.Datagram
 	i int
 }
 
-// maxDeferred is the most packets that wait for a queue pair's owner.
-const maxDeferred = 64
+// Most packets that wait: for an owner, and for another engine. Those of many queue pairs are
+// limited by the buffers of the socket (recv).
+const (
+	maxDeferred      = 64
+	maxDeferredOther = 512
+)
 
 // receiveUDP receives datagrams from the socket and processes their packets. It returns
 // the number of packets.
-func (d *device) receiveUDP(now ucs.Time) int {
+func (e *engine) receiveUDP(now ucs.Time) int {
+	d := e.d
 	if d.manySockets.Load() {
-		return d.receiveAll(now)
+		return e.receiveAll(now)
 	}
-	all := d.udp.Recv()
+	all := d.recv(d.udp)
 	empty := uint32(0)
 	if len(all) == 0 {
 		empty = 1
 	}
 	cpu.StoreRelease32(&d.socketEmpty, empty) // before the packets are acknowledged: delaySend reads it
-	return d.handleDatagrams(all, now)
+	return e.handleDatagrams(all, now)
+}
+
+// recv receives from socket u. If it has no buffer, because all hold packets for other engines,
+// it has those packets processed. So an engine that does not run stops no other one for long.
+func (d *device) recv(u *udp.Socket) []*udp.Datagram {
+	all := u.Recv()
+	if len(all) == 0 && u.LacksBuffer() {
+		for _, e := range *d.engines.Load() {
+			e.flushDirty()
+		}
+		all = u.Recv()
+	}
+	return all
 }
 
 // receiveAll is receiveUDP for a device with several addresses, or in multicast groups.
-func (d *device) receiveAll(now ucs.Time) (n int) {
-	empty := uint32(1)
+func (e *engine) receiveAll(now ucs.Time) (n int) {
+	d, empty := e.d, uint32(1)
 	var all [maxGIDs][]*udp.Datagram
 	for i, u := range d.sockets {
-		if all[i] = u.Recv(); len(all[i]) > 0 {
+		if all[i] = d.recv(u); len(all[i]) > 0 {
 			empty = 0
 		}
 	}
 	cpu.StoreRelease32(&d.socketEmpty, empty)
 	for i := range d.sockets {
-		n += d.handleDatagrams(all[i], now)
+		n += e.handleDatagrams(all[i], now)
 	}
 	if groups := d.groups.sockets.Load(); groups != nil {
 		for _, u := range groups.Ready() {
-			n += d.handleGroupDatagrams(u.Recv(), now)
+			n += e.handleGroupDatagrams(d.recv(u), now)
 		}
 	}
 	return n
@@ -331,14 +350,14 @@ func (d *device) receiveAll(now ucs.Time) (n int) {
 const maxGIDs = 16
 
 // handleDatagrams processes the packets of received datagrams and returns their number.
-func (d *device) handleDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
+func (e *engine) handleDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
 	for _, g := range all {
 		var q *qp
 		for i, all := 0, g.Packets(); i < all; i++ {
 			b := g.Packet(i)
 			n++
 			if len(b) < udp.MinPacket {
-				d.counts.add(cntDroppedShort, 1)
+				e.counts.add(cntDroppedShort, 1)
 				continue
 			}
 			num := verbs.QPN(binary.BigEndian.Uint32(b[4:]) & 0xffffff)
@@ -346,9 +365,9 @@ func (d *device) handleDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
 				if q != nil {
 					q.transmitAndRelease()
 				}
-				if q = d.qps.find(num); q == nil {
-					d.counts.add(cntDroppedQPN, 1)
-				} else if !q.acquireOrDefer(g, i) {
+				if q = e.d.qps.find(num); q == nil {
+					e.counts.add(cntDroppedQPN, 1)
+				} else if !e.acquireOrDefer(q, g, i) {
 					q = nil
 				}
 			}
@@ -359,7 +378,7 @@ func (d *device) handleDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
 				i, n = i+k-1, n+k-1
 				continue
 			}
-			q.handleUDPPacket(&d.rxPacket, g, i, now)
+			q.handleUDPPacket(&e.rxPacket, g, i, now)
 		}
 		if q != nil {
 			q.transmitAndRelease()
@@ -369,25 +388,35 @@ func (d *device) handleDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
 }
 
 // acquireOrDefer takes the ownership of the queue pair that packet i of g is for. It returns
-// false if another goroutine owns it; the packet is queued for the owner then. It is queued
-// before pending work is marked. So either the owner finds it in transmitAndRelease, or
-// acquireOrNotify acquires the ownership and processes it.
-func (q *qp) acquireOrDefer(g *udp.Datagram, i int) bool {
-	if q.tryAcquire() {
-		q.rxOwned = true
+// false if the packet is queued instead: for another goroutine that owns the queue pair, or for
+// another engine that it belongs to and that runs. An engine that sleeps has no goroutine which
+// would be faster.
+//
+// The packet is queued before the owner or the engine is notified. So either they find it in
+// transmitAndRelease, or acquireOrNotify acquires the ownership and processes it.
+func (e *engine) acquireOrDefer(q *qp, g *udp.Datagram, i int) bool {
+	other := q.e != e && q.e.sleeping.Load() == 0
+	if (!other || q.numDeferred.Load() >= maxDeferredOther) && q.tryAcquire() {
+		q.rx = e
 		q.handleDeferred()
 		return true
 	}
+	limit := maxDeferred
+	if other {
+		limit = maxDeferredOther
+	}
 	q.deferredLock.lock()
-	if len(q.deferred) < maxDeferred {
+	if len(q.deferred) < limit {
 		g.Hold()
 		q.deferred = append(q.deferred, deferredPacket{g, i})
 	} else {
-		q.d.counts.add(cntDroppedInbox, 1)
+		e.counts.add(cntDroppedInbox, 1)
 	}
 	q.numDeferred.Store(int32(len(q.deferred)))
 	q.deferredLock.unlock()
-	if q.acquireOrNotify() { // the owner released it meanwhile
+	if other {
+		q.e.markDirty(q)
+	} else if q.acquireOrNotify() { // the owner released it meanwhile
 		q.transmitAndRelease()
 	}
 	return false
@@ -404,7 +433,7 @@ func (q *qp) handleDeferred() {
 		q.deferred, q.spareDeferred = q.spareDeferred[:0], nil
 		q.numDeferred.Store(0)
 		q.deferredLock.unlock()
-		now := ucs.Time(q.d.now.Load())
+		now := ucs.Time(q.e.now.Load())
 		for i := range all {
 			q.handleUDPPacket(&p, all[i].d, all[i].i, now)
 			all[i].d.Release()

@@ -49,7 +49,7 @@ func (d *device) pauseRequests(p *udp.Peer) {
 		r := &q.req
 		if q.route.udp.SamePort(p) && r.una != r.psn && r.rnrWait >= 0 && r.timeout*time.Duration(r.retryCnt+1) > longRetry {
 			r.rnrWait = max(r.rnrWait, now.Add(requestPause))
-			d.setTimer(q, r.rnrWait)
+			q.e.setTimer(q, r.rnrWait)
 		}
 		q.transmitAndRelease()
 	})

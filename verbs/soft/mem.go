@@ -269,11 +269,11 @@ func (d *device) quiesce() {
 	if all := d.conf.Switch.devices.Load(); all != nil && d.kind == overInproc {
 		for _, o := range *all {
 			if o != nil {
-				o.rx.awaitRelease()
+				o.awaitReceivers()
 			}
 		}
 	}
-	d.rx.awaitRelease()
+	d.awaitReceivers()
 	l := &d.memoryUsers
 	l.quiesceMu.Lock()
 	defer l.quiesceMu.Unlock()

@@ -238,7 +238,7 @@ func TestFindWhileRegistering(t *testing.T) {
 	for range 2 {
 		finders.Go(func() {
 			for !stop.Load() {
-				if !d.rx.tryAcquire() { // who looks up memory is within the engine
+				if !d.own.rx.tryAcquire() { // who looks up memory is within the engine
 					runtime.Gosched()
 					continue
 				}
@@ -254,7 +254,7 @@ func TestFindWhileRegistering(t *testing.T) {
 				if d.mrs.find(steady.key) != steady {
 					t.Error("a steady region is lost")
 				}
-				d.rx.tryRelease()
+				d.own.rx.tryRelease()
 			}
 		})
 	}

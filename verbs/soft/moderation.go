@@ -95,38 +95,38 @@ func (c *cq) expire(now ucs.Time) ucs.Time {
 }
 
 // setEventTimer makes the engine call c.expire by time when.
-func (d *device) setEventTimer(c *cq, when ucs.Time) {
-	d.lock.lock()
+func (e *engine) setEventTimer(c *cq, when ucs.Time) {
+	e.lock.lock()
 	if !c.moderation.timed {
 		c.moderation.timed = true
-		d.moderated = append(d.moderated, c)
+		e.moderated = append(e.moderated, c)
 	}
-	d.numTimed.Store(int32(len(d.timed) + len(d.moderated)))
-	d.lock.unlock()
-	d.lowerNextTimer(when)
-	d.wake()
+	e.numTimed.Store(int32(len(e.timed) + len(e.moderated)))
+	e.lock.unlock()
+	e.lowerNextTimer(when)
+	e.wake()
 }
 
 // expireEvents raises the delayed events whose time has come.
-func (d *device) expireEvents(now ucs.Time) {
-	d.lock.lock()
-	cs := d.moderated
-	d.moderated = nil
+func (e *engine) expireEvents(now ucs.Time) {
+	e.lock.lock()
+	cs := e.moderated
+	e.moderated = nil
 	for _, c := range cs {
 		c.moderation.timed = false
 	}
-	d.lock.unlock()
+	e.lock.unlock()
 	for _, c := range cs {
 		if next := c.expire(now); next != never {
-			d.setEventTimer(c, next)
+			e.setEventTimer(c, next)
 		}
 	}
 }
 
 // stopModeration ends the timer of a closed queue. No event is raised after it.
-func (d *device) stopModeration(c *cq) {
+func (e *engine) stopModeration(c *cq) {
 	c.tail.publish(c.tail.lock()) // a goroutine in expire has left, or sees that the queue is closed
-	d.lock.lock()
-	d.moderated = slices.DeleteFunc(d.moderated, func(o *cq) bool { return o == c })
-	d.lock.unlock()
+	e.lock.lock()
+	e.moderated = slices.DeleteFunc(e.moderated, func(o *cq) bool { return o == c })
+	e.lock.unlock()
 }

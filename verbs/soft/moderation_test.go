@@ -47,10 +47,10 @@ func TestModeratedClose(t *testing.T) {
 		require.NoError(t, verbs.Moderate(c, 10, time.Millisecond))
 		require.Equal(t, ucs.OK, c.Arm(false))
 		push(c)
-		require.NotZero(t, d.numTimed.Load())
+		require.NotZero(t, d.own.numTimed.Load())
 		if close {
 			require.NoError(t, c.Close())
-			d.expireEvents(never - 1)
+			d.own.expireEvents(never - 1)
 			_, ok := ch.TryEvent()
 			require.False(t, ok)
 			continue
@@ -60,7 +60,7 @@ func TestModeratedClose(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, ucs.OK, c.Arm(false))
 		push(c)
-		d.expireEvents(never - 1)
+		d.own.expireEvents(never - 1)
 		_, ok = ch.TryEvent()
 		require.False(t, ok, "no period")
 		push(c)

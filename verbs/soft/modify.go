@@ -30,6 +30,13 @@ func (q *qp) Modify(a *verbs.QPAttr, mask verbs.AttrMask) error {
 		}
 		path, err = q.d.resolve(&a.AV, features)
 		err = withAttr(verbs.AttrAV, err)
+		if path.peer != nil {
+			dest := q.attr.DestQPN
+			if mask&verbs.AttrDestQPN != 0 {
+				dest = a.DestQPN
+			}
+			path.peer = path.peer.d.engineOf(dest)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("modify qp 0x%x: %w", uint32(q.num), err)
@@ -196,11 +203,12 @@ func (q *qp) Close() error {
 	d.mu.Lock()
 	d.qps.remove(q)
 	d.mu.Unlock()
-	d.lock.lock()
-	d.timed = slices.DeleteFunc(d.timed, func(x *qp) bool { return x == q })
-	d.dirty = slices.DeleteFunc(d.dirty, func(x *qp) bool { return x == q })
-	d.lock.unlock()
-	d.rx.awaitRelease()
+	d.awaitReceivers()
+	e := q.e
+	e.lock.lock()
+	e.timed = slices.DeleteFunc(e.timed, func(x *qp) bool { return x == q })
+	e.dirty = slices.DeleteFunc(e.dirty, func(x *qp) bool { return x == q })
+	e.lock.unlock()
 	q.acquire()
 	q.transmitAndRelease()
 	d.memoryUsers.remove(q)

@@ -159,7 +159,7 @@ func (d *device) maxGroups() int {
 // goroutines own.
 func (d *device) receiveGroup(p *packet, own bool, now ucs.Time) {
 	if p.DestQP != verbs.MulticastQPN {
-		d.counts.add(cntDroppedQPN, 1)
+		d.own.counts.add(cntDroppedQPN, 1)
 		return
 	}
 	for _, q := range d.groups.of(p.dgid) {
@@ -193,7 +193,7 @@ func (l inprocLink) sendGroup(group *verbs.GID, p *packet) bool {
 				continue
 			}
 			p.DestQP = q.num
-			all = l.sendCopy(o, p, group) && all
+			all = l.sendCopy(q.e, p, group) && all
 		}
 	}
 	p.DestQP = verbs.MulticastQPN

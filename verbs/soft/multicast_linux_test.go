@@ -302,7 +302,7 @@ func udpFixtureProvider() *Provider { return New(Config{Link: LinkUDP, Addr: loc
 func TestMulticastWakes(t *testing.T) {
 	a, b := newUD(t, udpFixtureProvider()), newUD(t, udpFixtureProvider())
 	asleep := func() {
-		require.Eventually(t, func() bool { return b.device().background.sleeping.Load() != 0 }, 20*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return b.device().own.sleeping.Load() != 0 }, 20*time.Second, time.Millisecond)
 	}
 	h := a.groupAH(testGroup, 0)
 	for range 3 {

@@ -112,7 +112,7 @@ func (l udpLink) leave(group verbs.GID) error {
 			_ = p.Watch(nil) // adds nothing, so it does not fail
 		}
 	}
-	d.rx.awaitRelease()
+	d.own.token.awaitRelease()
 	for k := range u.Counts {
 		d.udp.Counts[k].Add(u.Counts[k].Load())
 	}
@@ -125,8 +125,8 @@ func (l udpLink) leave(group verbs.GID) error {
 
 // handleGroupDatagrams processes the packets of datagrams to one group and returns their number.
 // Each attached queue pair gets a copy of each packet, but not its sender.
-func (d *device) handleGroupDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
-	p := &d.rxPacket
+func (e *engine) handleGroupDatagrams(all []*udp.Datagram, now ucs.Time) (n int) {
+	d, p := e.d, &e.rxPacket
 	for _, g := range all {
 		own, members := d.sent(g), d.groups.of(g.GID())
 		for i := range g.Packets() {
@@ -135,7 +135,7 @@ func (d *device) handleGroupDatagrams(all []*udp.Datagram, now ucs.Time) (n int)
 				continue
 			}
 			for _, q := range members {
-				if own && q.num == p.SrcQP || !q.acquireOrDefer(g, i) {
+				if own && q.num == p.SrcQP || !e.acquireOrDefer(q, g, i) {
 					continue
 				}
 				q.handlePacket(p, now)
@@ -162,13 +162,13 @@ func (d *device) decodeGroupPacket(g *udp.Datagram, i int, p *packet) bool {
 	f, ok := decodePacket(g, i, p, d.icrcCheck(true))
 	switch {
 	case !ok:
-		d.counts.add(cntDroppedICRC, 1)
+		d.own.counts.add(cntDroppedICRC, 1)
 	case f == wire.FaultShort:
-		d.counts.add(cntDroppedShort, 1)
+		d.own.counts.add(cntDroppedShort, 1)
 	case f != wire.FaultNone:
-		d.counts.add(cntDroppedOpcode, 1)
+		d.own.counts.add(cntDroppedOpcode, 1)
 	case p.DestQP != verbs.MulticastQPN:
-		d.counts.add(cntDroppedQPN, 1)
+		d.own.counts.add(cntDroppedQPN, 1)
 	default:
 		p.sgid, p.dgid, p.slid, p.tos, p.ttl, p.flow = g.From.GID(), g.GID(), g.From.LID(), g.TOS, g.TTL, g.Flow
 		return true

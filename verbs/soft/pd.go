@@ -93,6 +93,8 @@ func (p *pd) CreateQP(c verbs.QPConfig) (verbs.QP, error) {
 	}
 	q.uuar = d.uars.addQP(p.td)
 	queues.Add()
+	q.sendCQ.useEngine(q.e)
+	q.recvCQ.useEngine(q.e)
 	return q, nil
 }
 
@@ -110,14 +112,19 @@ func (d *device) releaseQP(q *qp) error {
 	q.pd.Release(objects.QP)
 	queues := objects.Queues[*cq, *srq]{Send: q.sendCQ, Recv: q.recvCQ, SRQ: q.srq}
 	queues.Release()
+	q.sendCQ.releaseEngine(q.e)
+	q.recvCQ.releaseEngine(q.e)
 	return nil
 }
 
 // td is a thread domain.
 type td struct {
 	d       *device
-	uuar    *uuar        // nil without Config.Adapter
-	parents objects.Uses // guarded by d.mu
+	uuar    *uuar // nil without Config.Adapter
+
+	// Guarded by d.mu.
+	parents objects.Uses
+	e       *engine // of the objects in it; nil: there were none yet
 }
 
 // account returns the account of its parent domains; nil without a thread domain.
@@ -126,6 +133,18 @@ func (t *td) account() *objects.Uses {
 		return nil
 	}
 	return &t.parents
+}
+
+// engineFor returns the engine of queue pairs and completion queues that are created in a domain,
+// which may be nil. It creates that of a thread domain which has none yet. The caller holds d.mu.
+func (d *device) engineFor(p *pd) *engine {
+	if p == nil || p.td == nil {
+		return &d.own
+	}
+	if p.td.e == nil {
+		p.td.e = d.addEngine()
+	}
+	return p.td.e
 }
 
 // AllocTD allocates a thread domain.
@@ -155,9 +174,13 @@ func (t *td) Close() error {
 	if err != nil {
 		return fmt.Errorf("close thread domain: %w", err)
 	}
-	if first {
-		t.d.uars.removeTD(t.uuar)
-		t.d.open.Release(objects.TD)
+	if !first {
+		return nil
+	}
+	t.d.uars.removeTD(t.uuar)
+	t.d.open.Release(objects.TD)
+	if t.e != nil {
+		t.d.removeEngine(t.e)
 	}
 	return nil
 }

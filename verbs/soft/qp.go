@@ -20,6 +20,7 @@ import (
 // tail under the posters' lock.
 type qp struct {
 	d    *device
+	e    *engine // that it belongs to, for good
 	pd   *pd
 	uuar *uuar // nil without Config.Adapter
 	num  verbs.QPN
@@ -58,15 +59,15 @@ type qp struct {
 	fastUDPMax   int            // longest inline data of the UDP fast path; -1: none
 	txICRC       wire.ICRCCache // ICRC caches of the UDP fast path: sent and received packets
 	rxICRC       wire.ICRCCache
-	memoryUser   atomic.Int32 // place in engine.memoryUsers, from 1 on; 0: not in it
-	rxOwned      bool         // the holder of the receive token owns it: completions may go straight to the poller
+	memoryUser   atomic.Int32 // place in device.memoryUsers, from 1 on; 0: not in it
+	rx           *engine      // the engine whose receive token the owner holds: completions may go straight to its poller; nil: none
 	failedCQ     *cq          // a completion queue that became unusable: the QP must enter the error state; nil: none
 	req          requester
 	rsp          responder
 	txPacket     packet // scratch for sending
 	counts       counts
 	isTimed      bool     // in engine.timed
-	lastPasses   uint32   // engine.passes at the last post
+	lastPasses   uint32   // e.passes at the last post
 	delayedSince ucs.Time // since when posted packets wait to be batched; 0: none do
 	// peerConsumed is how many packets the in-process peer had taken from its inbox at the
 	// last call of peerConsumes.
@@ -94,7 +95,7 @@ func (q *qp) loadState() verbs.QPState { return verbs.QPState(q.state.Load()) }
 // newQP creates a queue pair in state Reset. pd.createQP has checked the config.
 func (d *device) newQP(p *pd, c *verbs.QPConfig, to objects.Queues[*cq, *srq]) (*qp, error) {
 	q := &qp{
-		d: d, pd: p, typ: c.Type, ops: sendOps[c.Type], dataOps: &dataOps, caps: c.Caps,
+		d: d, e: d.engineFor(p), pd: p, typ: c.Type, ops: sendOps[c.Type], dataOps: &dataOps, caps: c.Caps,
 		sendCQ: to.Send, recvCQ: to.Recv, srq: to.SRQ, recvPD: p,
 	}
 	if q.srq != nil {
@@ -234,7 +235,7 @@ func (q *qp) transmitAndRelease() {
 			q.failedCQ != nil || q.loadState() != verbs.StateRTS {
 			q.transmit()
 		}
-		q.rxOwned = false
+		q.rx = nil
 		if q.tryRelease() {
 			return
 		}

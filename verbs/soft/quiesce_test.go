@@ -40,9 +40,9 @@ func TestCloseWaits(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			switch tc.name {
 			case "receive token":
-				tc.take, tc.give = token(&d.rx)
+				tc.take, tc.give = token(&d.own.rx)
 			case "receive token of a peer":
-				tc.take, tc.give = token(&peer.rx)
+				tc.take, tc.give = token(&peer.own.rx)
 			}
 			m, err := p.Register(make([]byte, 8), verbs.MRConfig{})
 			require.NoError(t, err)

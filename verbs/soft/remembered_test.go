@@ -121,12 +121,12 @@ func TestAskedTwice(t *testing.T) {
 		for end := time.Now().Add(time.Minute); b.qp.(*qp).rsp.numSaved < most+1; db.progress() {
 			require.True(t, time.Now().Before(end))
 			da.tick(da.clock())
-			da.flushDirty() // but takes no answers
+			da.own.flushDirty() // but takes no answers
 		}
 		late := da.clock()
 		for range 2 { // begins to count, and ends
 			late = late.Add(5 * time.Second)
-			da.runTimers(late)
+			da.own.runTimers(late)
 		}
 		for id := range uint64(2 * most) {
 			require.Equal(t, verbs.WC{ID: id + 1, Op: verbs.WCFetchAdd, Len: 8, QPN: a.qp.QPN()}, a.completion(b))

@@ -108,7 +108,7 @@ func (b *reorderBuffer) reset() {
 func (q *qp) openGap(now ucs.Time) {
 	r := &q.rsp
 	r.gap, r.gapDeadline = gapOpen, now+gapWait
-	q.d.setTimer(q, r.gapDeadline)
+	q.e.setTimer(q, r.gapDeadline)
 }
 
 // reportGap schedules a sequence NAK, which names the missing request.
@@ -252,7 +252,7 @@ func (q *qp) findGaps(now ucs.Time) {
 	q.requestMissing(len(held) - gapPackets + 1)
 	if last := held[len(held)-1].PSN; r.gapDeadline == 0 && r.rerequested.Before(last) {
 		r.gapDeadline = now + gapWait
-		q.d.setTimer(q, r.gapDeadline)
+		q.e.setTimer(q, r.gapDeadline)
 	}
 }
 

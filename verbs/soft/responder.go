@@ -376,10 +376,10 @@ func (q *qp) updateAckState(ackReq bool, place wire.Place, now ucs.Time) {
 	case r.unackedRun > 2 || r.unackedRun == 1 && r.unacked > 1: // the timer runs already
 	case r.unackedRun == 2:
 		r.ackDeadline = now + ackDelay
-		q.d.setTimer(q, r.ackDeadline)
+		q.e.setTimer(q, r.ackDeadline)
 	default:
 		r.ackDeadline = now + ackDelayImplied
-		q.d.setTimer(q, r.ackDeadline)
+		q.e.setTimer(q, r.ackDeadline)
 	}
 }
 

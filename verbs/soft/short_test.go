@@ -219,7 +219,8 @@ func (s *shortScript) vary(e *end, w *verbs.SendWR) {
 // TestInboxGrows: an inbox takes no more memory than what comes needs; what comes
 // stays in order; it is full at its depth.
 func TestInboxGrows(t *testing.T) {
-	b := newInbox(64)
+	var b inbox
+	b.init(64)
 	take := func() (psn verbs.PSN, ok bool) {
 		g := b.readRing.Load()
 		h := g.head.Load()

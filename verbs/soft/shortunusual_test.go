@@ -60,14 +60,14 @@ func TestShortSendStandsBack(t *testing.T) {
 			q, r := a.qp.(*qp), shortSend(2)
 			if tc.to == nil {
 				require.True(t, q.sendFast(&r))
-				require.True(t, b.device().inbox.ready())
+				require.True(t, b.device().own.inbox.ready())
 				return
 			}
 			tc.to(q, &r)
 			before := standingOf(q)
 			assert.False(t, q.sendFast(&r))
 			assert.Equal(t, before, standingOf(q))
-			assert.False(t, b.device().inbox.ready())
+			assert.False(t, b.device().own.inbox.ready())
 			q.state.Store(uint32(verbs.StateRTS))
 		})
 	}
@@ -117,7 +117,7 @@ func TestShortArrivalStandsBack(t *testing.T) {
 			b.send(shortSend(2))
 			a.recv(3, 0, 64)
 			a.send(shortSend(4))
-			g := b.device().inbox.readRing.Load()
+			g := b.device().own.inbox.readRing.Load()
 			c := g.at(g.head.Load())
 			c.piggyback(q.req.una)
 			if tc.to == nil {
@@ -161,7 +161,7 @@ func TestShortWayWakes(t *testing.T) {
 	a.connectAs(b, verbs.QPAttr{}) // no time-out: a packet that goes again wakes, too
 	b.connectAs(a, verbs.QPAttr{})
 	for id := range uint64(5) {
-		require.Eventually(t, func() bool { return b.device().background.sleeping.Load() != 0 }, 10*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return b.device().own.sleeping.Load() != 0 }, 10*time.Second, time.Millisecond)
 		b.recv(id, 0, 64)
 		a.send(shortSend(id))
 		require.Equal(t, verbs.WCSuccess, a.completion().Status)

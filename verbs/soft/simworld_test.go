@@ -50,7 +50,7 @@ func (w *simWorld) advance() bool {
 		next = never
 	}
 	for _, d := range w.devs {
-		next = min(next, ucs.Time(d.nextTimer.Load()))
+		next = min(next, ucs.Time(d.own.nextTimer.Load()))
 		if d.faults != nil {
 			next = min(next, d.faults.nextDeadline())
 		}

@@ -111,7 +111,9 @@ func (d *device) Stats() *stats.Group {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	sum := d.closedCounts
-	sum.addAll(&d.counts)
+	for _, e := range *d.engines.Load() {
+		sum.addAll(&e.counts)
+	}
 	d.qps.each(func(q *qp) {
 		sum.addAll(&q.counts)
 		q.rq.addTo(&sum)

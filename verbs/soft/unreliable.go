@@ -22,7 +22,7 @@ func (q *qp) unreliableSent() {
 	sent := r.una != r.psn
 	q.retire(r.psn)
 	if sent && r.tx != q.sq.end() {
-		q.d.markDirty(q)
+		q.e.markDirty(q)
 	}
 	q.checkDrained()
 }

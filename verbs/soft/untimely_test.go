@@ -92,14 +92,14 @@ func untimely(t *testing.T, seed uint64) {
 			post(i)
 		case 3:
 			now += 30_000_000_000
-			d.now.Store(int64(now))
-			d.runTimers(now)
+			d.own.now.Store(int64(now))
+			d.own.runTimers(now)
 		case 4:
 			now += 30_000
-			d.now.Store(int64(now))
-			d.runTimers(now)
+			d.own.now.Store(int64(now))
+			d.own.runTimers(now)
 		case 5:
-			d.flushDirty()
+			d.own.flushDirty()
 		default:
 			take(i)
 		}
@@ -117,8 +117,8 @@ func untimely(t *testing.T, seed uint64) {
 		take(1)
 		for _, e := range ends {
 			now += 30_000
-			e.device().now.Store(int64(now))
-			e.device().runTimers(now)
+			e.device().own.now.Store(int64(now))
+			e.device().own.runTimers(now)
 		}
 	}
 	for i, e := range ends {

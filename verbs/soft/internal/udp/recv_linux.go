@@ -44,6 +44,8 @@ type receiver struct {
 	// sources caches the ICRC prefixes of recent senders, by a hash of the sender.
 	sources  [64]sourcePrefix
 	overflow uint32 // the kernel's drop count at the last report
+	// lacksBuffer is set when there was no free buffer.
+	lacksBuffer bool
 }
 
 type sourcePrefix struct {
@@ -64,8 +66,7 @@ func (u *Socket) Recv() []*Datagram {
 		return u.recvmmsg()
 	}
 	if !r.prepare(u, 0) {
-		u.Counts[RxNoBuffer].Add(1)
-		return nil
+		return u.recvNothing()
 	}
 	m := &r.msgs[0]
 	n, errno := rawRecvmsg(u.FD, &m.hdr)
@@ -93,8 +94,7 @@ func (u *Socket) recvmmsg() []*Datagram {
 		k++
 	}
 	if k == 0 {
-		u.Counts[RxNoBuffer].Add(1)
-		return nil
+		return u.recvNothing()
 	}
 	got, errno := rawRecvmmsg(u.FD, r.msgs[:k])
 	if errno != 0 {
@@ -113,6 +113,22 @@ func (u *Socket) recvmmsg() []*Datagram {
 		}
 	}
 	return r.batch[:n]
+}
+
+// recvNothing is Recv without a free buffer.
+func (u *Socket) recvNothing() []*Datagram {
+	u.Counts[RxNoBuffer].Add(1)
+	u.rx.lacksBuffer = true
+	return nil
+}
+
+// LacksBuffer reports whether a Recv since the last call found no free buffer: all are held.
+//
+// Concurrency: the holder of the receive token.
+func (u *Socket) LacksBuffer() bool {
+	lacks := u.rx.lacksBuffer
+	u.rx.lacksBuffer = false
+	return lacks
 }
 
 // recvFailed counts an error of a receive call. No error ends receiving.

@@ -124,6 +124,9 @@ func (u *Socket) Begin(*Peer) *Batch { return &Batch{} }
 // Recv is a stub.
 func (u *Socket) Recv() []*Datagram { return nil }
 
+// LacksBuffer is a stub.
+func (u *Socket) LacksBuffer() bool { return false }
+
 // NewPoller is a stub.
 func NewPoller([]*Socket) (*Poller, error) { return nil, ucs.ErrUnsupported }
 
