@@ -12,7 +12,13 @@ import (
 )
 
 func TestConformanceUDP(t *testing.T) { verbstest.Run(t, udpFixture) }
-func TestGateAllocsUDP(t *testing.T)  { verbstest.Gates(t, udpFixture) }
+func TestConformanceThreadsUDP(t *testing.T) {
+	f := udpFixture
+	f.ThreadDomains = true
+	verbstest.Run(t, f)
+}
+
+func TestGateAllocsUDP(t *testing.T) { verbstest.Gates(t, udpFixture) }
 
 var udpFixture = verbstest.Fixture{
 	Name: "soft-udp", Can: verbstest.Threads | verbstest.Background | verbstest.Packets | verbstest.Forgery,

@@ -242,16 +242,24 @@ func (c *cq) Poll(wcs []verbs.WC) int {
 	if n := c.pop(wcs); n != 0 {
 		return n
 	}
-	n := 0
+	var n int
 	if e := c.engine.Load(); e != nil {
 		n = e.progressInto(c, wcs)
 	} else {
-		for _, e := range *c.engines.Load() {
-			n += e.progressInto(c, wcs[n:])
-		}
+		n = c.progressAll(wcs)
 	}
 	if n < len(wcs) && !c.empty() {
 		n += max(c.pop(wcs[n:]), 0)
+	}
+	return n
+}
+
+// progressAll runs several engines.
+//
+//go:noinline
+func (c *cq) progressAll(wcs []verbs.WC) (n int) {
+	for _, e := range *c.engines.Load() {
+		n += e.progressInto(c, wcs[n:])
 	}
 	return n
 }

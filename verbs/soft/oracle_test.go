@@ -72,7 +72,7 @@ func (o *oracle) fail(format string, args ...any) {
 
 // runOracle runs one seed and says what was wrong.
 func runOracle(seed uint64, trace bool, t tally) (err error) {
-	o := &oracle{tally: t}
+	o := &oracle{tally: t, threads: seed%4 < 2}
 	defer func() {
 		if v := recover(); v != nil {
 			why, ok := v.(violation)
@@ -100,6 +100,7 @@ func runOracle(seed uint64, trace bool, t tally) (err error) {
 type oracle struct {
 	*simWorld
 	rng       *rand.Rand
+	threads   bool // each queue pair has an engine of its own
 	devs      []*oracleDev
 	eps       []*endpoint
 	tally     tally

@@ -55,7 +55,7 @@ func (o *oracle) openUnreliable() {
 			mem: v.memory(o, v.pd, unreliableMem, verbs.LocalWrite), at: v.memory(o, v.pd, unreliableMem, allAccess),
 		}
 		var err error
-		x.qp, err = v.pd.CreateQP(verbs.QPConfig{
+		x.qp, err = v.domain(o).CreateQP(verbs.QPConfig{
 			Type: verbs.UC, SendCQ: v.cq, RecvCQ: v.cq,
 			Caps: verbs.QPCaps{MaxSend: unreliableDepth, MaxRecv: rqDepth, MaxSendSGE: verbs.MaxSGE, MaxRecvSGE: verbs.MaxSGE},
 		})

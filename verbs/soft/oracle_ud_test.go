@@ -44,7 +44,7 @@ func (o *oracle) openDatagrams() {
 	for _, v := range o.devs {
 		e := &datagramEnd{o: o, dev: v, mem: v.memory(o, v.pd, 256<<10, verbs.LocalWrite), recvs: make(map[uint64]*recvBuf)}
 		var err error
-		e.qp, err = v.pd.CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: v.cq, RecvCQ: v.cq, SignalAll: true, Caps: verbs.QPCaps{MaxSend: 16, MaxRecv: rqDepth}})
+		e.qp, err = v.domain(o).CreateQP(verbs.QPConfig{Type: verbs.UD, SendCQ: v.cq, RecvCQ: v.cq, SignalAll: true, Caps: verbs.QPCaps{MaxSend: 16, MaxRecv: rqDepth}})
 		o.must(err)
 		v.open = append(v.open, e.qp)
 		v.datagrams = e

@@ -176,6 +176,19 @@ func (o *oracle) openDev(i int, d *device) *oracleDev {
 	return v
 }
 
+// domain returns the domain for a queue pair: in runs with threads a thread domain of its own.
+func (v *oracleDev) domain(o *oracle) verbs.PD {
+	if !o.threads {
+		return v.pd
+	}
+	td, err := v.d.AllocTD(verbs.TDConfig{})
+	o.must(err)
+	p, err := v.pd.Parent(td)
+	o.must(err)
+	v.open = append(v.open, td, p)
+	return p
+}
+
 const allAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 
 // connect makes a pair of endpoints, with what will go wrong between them.
@@ -231,7 +244,7 @@ func (o *oracle) connect(i int, da, db *oracleDev) {
 			c.SRQ = x.dev.srq
 		}
 		var err error
-		x.qp, err = x.dev.pd.CreateQP(c)
+		x.qp, err = x.dev.domain(o).CreateQP(c)
 		o.must(err)
 		x.dev.open = append(x.dev.open, x.qp)
 		x.dev.byQPN[x.qp.QPN()] = x

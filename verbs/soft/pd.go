@@ -119,8 +119,8 @@ func (d *device) releaseQP(q *qp) error {
 
 // td is a thread domain.
 type td struct {
-	d       *device
-	uuar    *uuar // nil without Config.Adapter
+	d    *device
+	uuar *uuar // nil without Config.Adapter
 
 	// Guarded by d.mu.
 	parents objects.Uses

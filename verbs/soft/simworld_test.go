@@ -50,7 +50,9 @@ func (w *simWorld) advance() bool {
 		next = never
 	}
 	for _, d := range w.devs {
-		next = min(next, ucs.Time(d.own.nextTimer.Load()))
+		for _, e := range *d.engines.Load() {
+			next = min(next, ucs.Time(e.nextTimer.Load()))
+		}
 		if d.faults != nil {
 			next = min(next, d.faults.nextDeadline())
 		}

@@ -34,6 +34,8 @@ type env struct {
 	cqs      []*cq
 	reason   string // why the case was not applicable
 	patience time.Duration
+	// threadDomains has each queue pair in a thread domain of its own.
+	threadDomains bool
 }
 
 // run opens the fabric that c needs and runs c.
@@ -43,6 +45,7 @@ func (e *env) run(c testCase) {
 			e.notApplicable(l.reason)
 		}
 	}
+	e.threadDomains = e.fixture.ThreadDomains && c.needs&Threads == 0
 	e.fabric = e.fixture.Open(e, c.needs)
 	for i := range e.sides {
 		ctx := e.fabric.Devices[i]

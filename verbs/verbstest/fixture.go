@@ -60,6 +60,9 @@ type Fixture struct {
 	// Can are the abilities of the fabrics that Open makes.
 	Can    Needs
 	Traits Traits
+	// ThreadDomains has each queue pair in a thread domain of its own, in cases that do not need
+	// Threads.
+	ThreadDomains bool
 	// Deviations lists the cases that a device of another maker, or its kernel, does not pass; it
 	// stands in place of a column of matrix.txt. Each line is "case fails|n/a kernel reason".
 	Deviations string

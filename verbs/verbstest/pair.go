@@ -48,6 +48,9 @@ func (s *side) qp(c setup) *qp {
 	s.env.Helper()
 	if c.pd == nil {
 		c.pd = s.pd
+		if s.env.threadDomains {
+			c.pd = s.parent()
+		}
 	}
 	if c.sendCQ == nil {
 		c.sendCQ = s.cq(c.caps.MaxSend)
