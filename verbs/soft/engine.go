@@ -92,6 +92,9 @@ func (d *device) removeEngine(e *engine) {
 	d.closedCounts.addAll(&e.counts)
 }
 
+// bytes returns the size of the engine of a thread domain in bytes.
+func (e *engine) bytes() uint64 { return sizeOf[engine]() + e.inbox.bytes() }
+
 // engineOf returns the engine of a queue pair, the device's own if there is no such queue pair.
 func (d *device) engineOf(num verbs.QPN) *engine {
 	if len(*d.engines.Load()) > 1 {

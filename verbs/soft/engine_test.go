@@ -15,6 +15,7 @@ import (
 	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
+	"github.com/goucx/goucx/verbs/soft/internal/udp"
 )
 
 // tick and progress run all engines of a device.
@@ -108,9 +109,11 @@ func TestEngineOfThreadDomain(t *testing.T) {
 	require.NoError(t, err)
 	closeAtEnd(t, none)
 	require.Equal(t, []*engine{own}, engines(), "unused domains cost nothing")
+	require.Equal(t, 2*sizeOf[td](), value(t, d, "bytes.td"))
 
 	alone := testCQ(t, d, verbs.CQConfig{Depth: 16, Domain: first})
 	require.Len(t, engines(), 2)
+	require.Equal(t, 2*sizeOf[td]()+sizeOf[engine]()+minInbox*sizeOf[cell](), value(t, d, "bytes.td"))
 	e1 := dom.(*td).e
 	require.Equal(t, []*engine{e1}, runs(alone))
 	a := create(first, shared)
@@ -332,6 +335,51 @@ func TestEngineWakes(t *testing.T) {
 	}
 }
 
+// TestNewEngineIsServed: the background goroutine runs an engine that was added while it slept.
+func TestNewEngineIsServed(t *testing.T) {
+	overLinks(t, func(t *testing.T, p *Provider) {
+		from, d := openedDevice(t, p), openedDevice(t, p)
+		for range 5 {
+			asleep := func() bool {
+				for _, e := range *d.engines.Load() {
+					if e.sleeping.Load() == 0 {
+						return false
+					}
+				}
+				return true
+			}
+			require.Eventually(t, asleep, 10*time.Second, time.Millisecond)
+			a, b := newThreadEnd(t, from, nil, verbs.RC, 64), newThreadEnd(t, d, nil, verbs.RC, 64)
+			connectBoth(a, b)
+			a.send(verbs.SendWR{Op: verbs.OpRead, Flags: verbs.SendSignaled, NumSG: 1, SG: [verbs.MaxSGE]verbs.SGE{a.sge(0, 8)}, Remote: b.mr.Addr(), RKey: b.mr.RKey()})
+			require.Equal(t, verbs.WCSuccess, a.completion().Status)
+		}
+	})
+}
+
+// TestDatagramsOfEngines: a datagram gets to the engine of its queue pair.
+func TestDatagramsOfEngines(t *testing.T) {
+	for _, c := range []Config{{Link: LinkInproc, Engine: EngineInline}, {Link: LinkUDP, Addr: localhost, Engine: EngineInline}} {
+		t.Run(c.Link, func(t *testing.T) {
+			p := New(c)
+			a, b := newThreadEnd(t, openedDevice(t, p), nil, verbs.UD, 64), newThreadEnd(t, openedDevice(t, p), nil, verbs.UD, 64)
+			for _, e := range []*end{a, b} {
+				require.NoError(t, verbs.StartUD(e.qp, verbs.QPAttr{Port: 1, QKey: testQKey}))
+			}
+			gid, err := b.c.GID(1, 0)
+			require.NoError(t, err)
+			port, err := b.c.Port(1)
+			require.NoError(t, err)
+			ah, err := a.pd.CreateAH(verbs.AHAttr{DGID: gid, DLID: port.LID, Port: 1, HopLimit: 64, PeerFeatures: port.PeerFeatures})
+			require.NoError(t, err)
+			closeAtEnd(t, ah)
+			b.recv(7, 0, 64)
+			a.send(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.SendInline, InlineLen: 8, AH: ah.ID(), QPN: b.qp.QPN(), QKey: testQKey})
+			require.Equal(t, uint64(7), b.completion(a).ID)
+		})
+	}
+}
+
 // TestDeferredToSilentEngine: packets for an engine that does not run keep no other engine from
 // receiving, however many they are.
 func TestDeferredToSilentEngine(t *testing.T) {
@@ -343,9 +391,11 @@ func TestDeferredToSilentEngine(t *testing.T) {
 	for range 100 { // more queue pairs than the socket has buffers
 		s, r := newThreadEnd(t, from, nil, verbs.RC, 64), newThreadEnd(t, d, nil, verbs.RC, 64)
 		connectBoth(s, r)
+		s.cq.Poll(nil) // the first post after a poll is sent at once
 		s.send(verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.SendInline, InlineLen: 8, Remote: r.mr.Addr(), RKey: r.mr.RKey()})
 	}
 	driveFlows(t, x, y)
+	require.NotZero(t, d.udp.Counts[udp.RxNoBuffer].Load())
 }
 
 // TestCloseThreadsUnderTraffic: domains with their queue pairs, queues and memory come and go

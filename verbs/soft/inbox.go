@@ -72,6 +72,14 @@ func (b *inbox) nextRing(g *inRing, h uint32) *inRing {
 	return next
 }
 
+// bytes returns the size of the ring that is written, in bytes.
+func (b *inbox) bytes() uint64 {
+	if g := b.writeRing.Load(); g != nil {
+		return uint64(len(g.cells)) * sizeOf[cell]()
+	}
+	return 0
+}
+
 // ready reports whether a packet may be available. Without the receive token the result
 // is only a hint.
 func (b *inbox) ready() bool {

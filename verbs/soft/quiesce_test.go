@@ -36,6 +36,8 @@ func TestCloseWaits(t *testing.T) {
 		{"poster", func() { q.lockPosts(); q.tryRelease(); q.markMemoryUser() }, func() { q.unlockPosts() }},
 		{name: "receive token"},
 		{name: "receive token of a peer"},
+		{name: "receive token of a thread domain"},
+		{name: "receive token of a peer's thread domain"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			switch tc.name {
@@ -43,6 +45,10 @@ func TestCloseWaits(t *testing.T) {
 				tc.take, tc.give = token(&d.own.rx)
 			case "receive token of a peer":
 				tc.take, tc.give = token(&peer.own.rx)
+			case "receive token of a thread domain":
+				tc.take, tc.give = token(newThreadEnd(t, d, nil, verbs.RC, 64).qp.(*qp).e.token)
+			case "receive token of a peer's thread domain":
+				tc.take, tc.give = token(newThreadEnd(t, peer, nil, verbs.RC, 64).qp.(*qp).e.token)
 			}
 			m, err := p.Register(make([]byte, 8), verbs.MRConfig{})
 			require.NoError(t, err)

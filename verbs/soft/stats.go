@@ -134,6 +134,9 @@ func (d *device) Stats() *stats.Group {
 		made[k] = uint64(n)
 		bytes[k] = uint64(n) * sizes[k]
 	}
+	for _, e := range (*d.engines.Load())[1:] {
+		bytes[objects.TD] += e.bytes()
+	}
 	for _, c := range d.cqs.all {
 		bytes[objects.CQ] += c.bytes()
 	}
