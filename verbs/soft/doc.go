@@ -13,7 +13,7 @@
 // sender completer.go completes the work requests. The machines are pure: packets and
 // time go in, packets and completions come out. engine.go decides which goroutine runs
 // them: one that posts or polls, or a background goroutine while none does
-// (background.go).
+// (background.go). Each thread domain has an engine of its own.
 //
 // # Locks
 //

@@ -22,10 +22,9 @@ import (
 // loop is a connection of a device with itself in a thread domain of its own. One goroutine
 // drives both ends.
 type loop struct {
-	cq     verbs.CQ
-	qps    [2]verbs.QP
-	wrs    []verbs.SendWR
-	closes []func() error
+	cq  verbs.CQ
+	qps [2]verbs.QP
+	wrs []verbs.SendWR
 }
 
 const loopList = 32 // writes in a list
