@@ -14,12 +14,22 @@ import (
 	"github.com/goucx/goucx/verbs"
 )
 
-// loop connects a new queue pair of the last context to another one that it makes there.
+// loop connects a new queue pair of the last context to another one that it makes there, in the
+// same thread domain if there is one: polls of its completion queue drive both.
 func (u *uarProgram) loop(sharing int) *end {
 	d := u.ctxs[len(u.ctxs)-1]
 	var es [2]*end
 	for i := range es {
-		q := u.queue(sharing, true)
+		var q *qp
+		if i == 0 || sharing == 0 {
+			q = u.queue(sharing, true)
+		} else {
+			c := es[0].cq
+			v, err := es[0].pd.CreateQP(verbs.QPConfig{Type: verbs.RC, SendCQ: c, RecvCQ: c, Caps: verbs.QPCaps{MaxSend: 128, MaxInline: 128}})
+			require.NoError(u.t, err)
+			closeAtEnd(u.t, v)
+			q = v.(*qp)
+		}
 		es[i] = &end{t: u.t, typ: verbs.RC, c: d, qp: q, cq: q.sendCQ, pd: q.pd, buf: make([]byte, 4096)}
 		m, err := q.pd.Register(es[i].buf, verbs.MRConfig{Access: verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic})
 		require.NoError(u.t, err)
