@@ -313,26 +313,24 @@ func TestPassiveEngine(t *testing.T) {
 	})
 }
 
-// TestEngineWakes: work for an engine wakes the background goroutine at once, also while another
-// engine is polled.
+// TestEngineWakes: work for an engine that the background goroutine sleeps for wakes the goroutine, once,
+// also while it does not sleep for another engine.
 func TestEngineWakes(t *testing.T) {
-	d := openedDevice(t, New(Config{Link: LinkInproc}))
+	d := openedDevice(t, New(Config{Link: LinkInproc, Engine: EngineInline}))
 	a, b := newThreadEnd(t, d, nil, verbs.RC, 64), newThreadEnd(t, d, nil, verbs.RC, 64)
 	connectBoth(a, b)
+	d.background.wakeups = make(chan struct{}, 1) // of the goroutine, which this mode does not have
 	e := b.qp.(*qp).e
-	var wc [1]verbs.WC
-	for range 20 {
-		for end := time.Now().Add(time.Minute); e.sleeping.Load() == 0 || a.qp.(*qp).e.sleeping.Load() != 0; {
-			require.Zero(t, a.cq.Poll(wc[:]))
-			require.True(t, time.Now().Before(end))
-			runtime.Gosched()
-		}
-		a.send(verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.SendSignaled | verbs.SendInline, InlineLen: 8, Remote: b.mr.Addr(), RKey: b.mr.RKey()})
-		require.Zero(t, e.sleeping.Load(), "the sender has woken it")
-		for a.cq.Poll(wc[:]) == 0 {
-			runtime.Gosched()
-		}
-	}
+	write := verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.SendInline, InlineLen: 8, Remote: b.mr.Addr(), RKey: b.mr.RKey()}
+	a.send(write)
+	require.Empty(t, d.background.wakeups, "it sleeps for no engine")
+	e.sleeping.Store(1)
+	a.send(write)
+	require.Zero(t, e.sleeping.Load())
+	require.Len(t, d.background.wakeups, 1)
+	<-d.background.wakeups
+	a.send(write)
+	require.Empty(t, d.background.wakeups)
 }
 
 // TestNewEngineIsServed: the background goroutine runs an engine that was added while it slept.
