@@ -109,7 +109,7 @@ var verbsList = []mutant{
 	{
 		name: "the sender of a datagram to a group gets it too",
 		file: "verbs/soft/multicast_udp.go",
-		old:  "if own && q.num == p.SrcQP || !q.acquireOrDefer(g, i) {", new: "if own && q.num == p.DestQP || !q.acquireOrDefer(g, i) {",
+		old:  "if own && q.num == p.SrcQP || !e.acquireOrDefer(q, g, i) {", new: "if own && q.num == p.DestQP || !e.acquireOrDefer(q, g, i) {",
 		pkg: "./verbs/soft", test: "^TestConformanceUDP$/^multicast$/^own-device$",
 	},
 	{
