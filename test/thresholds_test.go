@@ -32,11 +32,11 @@ const datagramMost = 4096
 // columnPatience bounds one process. It takes a few seconds on an idle machine.
 const columnPatience = 5 * time.Minute
 
-// transportOf finds a transport; verbs has the settings of rc, whose devices it uses.
+// transportOf finds a transport.
 func transportOf(t testing.TB, name string) uct.Component {
 	t.Helper()
 	for _, c := range transports.All() {
-		if c.Name() == name || name == "verbs" && c.Name() == "rc" {
+		if c.Name() == name {
 			return c
 		}
 	}
@@ -52,8 +52,12 @@ var (
 
 // settingThresholds are the thresholds in the settings of ucp and the transport. Where
 // the default is auto, they follow "auto:" in the help.
-func settingThresholds(t testing.TB, transport string) (all []int64) {
+func settingThresholds(t testing.TB, c column) (all []int64) {
 	t.Helper()
+	transport := c.transport
+	if c.ofVerbs() {
+		transport = "rc" // whose devices they use
+	}
 	for _, table := range append(transportOf(t, transport).Settings(), ucp.Settings()) {
 		for _, row := range table.Settings {
 			if !thresholdNames.MatchString(row.Name()) {
@@ -112,13 +116,27 @@ func attributes(t testing.TB, transport, device string) (a uct.IfaceAttr) {
 // column is a transport of the matrix, and its device for tests that name one.
 type column struct{ transport, device string }
 
+// Columns of tests of verbs: those between two sides, and the one whose threads are in one process.
+const (
+	verbsColumn = "verbs"
+	rateColumn  = "verbs_rate"
+)
+
+// ofVerbs reports whether the column has tests of verbs.
+func (c column) ofVerbs() bool { return c.transport == verbsColumn || c.transport == rateColumn }
+
+// has reports whether a test is in the column.
+func (c column) has(row perf.Test) bool {
+	return !row.Later && (row.API == perf.Verbs) == c.ofVerbs() && (row.Op == perf.OpSharedPut) == (c.transport == rateColumn)
+}
+
 // runs are the batch lines of every test at each threshold, one less and one more,
 // as far as the interface carries the test and the length.
 func (c column) runs(t testing.TB) (lines []string) {
 	t.Helper()
 	var a uct.IfaceAttr
-	thresholds := settingThresholds(t, c.transport)
-	if c.transport != "verbs" {
+	thresholds := settingThresholds(t, c)
+	if !c.ofVerbs() {
 		a = attributes(t, c.transport, c.device)
 		for _, l := range []uct.Limit{a.AM, a.Put, a.Get} {
 			for _, n := range []int{l.Short, l.Bcopy, l.MaxZcopy} {
@@ -140,7 +158,7 @@ func (c column) runs(t testing.TB) (lines []string) {
 	}
 	for _, row := range perf.Tests() {
 		switch {
-		case row.Later, (row.API == perf.Verbs) != (c.transport == "verbs"):
+		case !c.has(row):
 		case row.API == perf.UCT && row.Op.Atomic():
 			kinds, kind := a.Fetch64, uct.AtomicAdd
 			switch row.Op {
@@ -192,7 +210,7 @@ func (c column) runs(t testing.TB) (lines []string) {
 // TestPerftestThresholds runs each test at each length where messages change their
 // form, over each transport, between two processes, and in make nightly within one, too.
 func TestPerftestThresholds(t *testing.T) {
-	for _, c := range []column{{"self", "memory0"}, {"shm", "memory"}, {"rc", "lo"}, {"ud", "lo"}, {"verbs", "lo"}} {
+	for _, c := range []column{{"self", "memory0"}, {"shm", "memory"}, {"rc", "lo"}, {"ud", "lo"}, {verbsColumn, "lo"}, {rateColumn, "lo"}} {
 		t.Run(c.transport, c.run)
 	}
 }
@@ -203,7 +221,7 @@ func (c column) run(t *testing.T) {
 	require.NoError(t, os.WriteFile(batch, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 	args := []string{"-q", "-v", "-f", "-n", "20", "-w", "2", "-b", batch}
 	tool := built(t, "ucx_perftest")
-	if c.transport != "verbs" {
+	if !c.ofVerbs() {
 		t.Setenv("UCX_TLS", c.transport)
 	}
 	check := func(t *testing.T, p *suitetest.Command) {
@@ -218,7 +236,7 @@ func (c column) run(t *testing.T) {
 			require.Regexp(t, "^"+name+",20(,[0-9.]+){7}$", row)
 		}
 	}
-	alone := c.transport == "self" // it reaches its own worker alone
+	alone := c.transport == "self" || c.transport == rateColumn // one process
 	if alone || suitetest.All() {
 		t.Run("loopback", func(t *testing.T) {
 			check(t, run(t, tool, append([]string{"-l"}, args...)...))
