@@ -109,19 +109,19 @@ func (d *device) backgroundLoop() {
 	defer close(b.done)
 	timer := time.NewTimer(pollPeriod)
 	defer timer.Stop()
-	for !b.stop.Load() {
+	for polled := false; !b.stop.Load(); {
 		engines := d.engines.Load()
-		polled := false
+		for _, e := range *engines {
+			if !e.polled { // as of the last check: what woke the goroutine is for these
+				e.runAll(!polled || d.kind == overInproc)
+			}
+		}
+		polled = false
 		for _, e := range *engines {
 			if e.isPolled(d.clock()) {
 				polled = true
 				e.sleeping.Store(0)
 				e.tick(d.clock()) // a program that polls seldom would let timers expire late
-			}
-		}
-		for _, e := range *engines {
-			if !e.polled {
-				e.runAll(!polled || d.kind == overInproc)
 			}
 		}
 		d.sleep(engines, polled, timer)
