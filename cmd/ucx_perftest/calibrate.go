@@ -162,7 +162,7 @@ func calibrate(o *options, stdout, stderr io.Writer) (err error) {
 	defer s.catchInterrupt(conn)()
 	r := newCalibration(o, set, stdout)
 	for i := range points {
-		if err = s.measurePoint(conn, set, &points[i]); err != nil {
+		if err = s.orInterrupted(s.measurePoint(conn, set, &points[i])); err != nil {
 			break
 		}
 		r.row(&points[i])
@@ -293,6 +293,9 @@ func (s *session) measureWay(conn *rte.Conn, set *config.Set, p *point, i int) (
 		return 0, err
 	}
 	res, err := perf.Run(c, conn, r.Params)
+	if errors.Is(s.orInterrupted(err), perf.ErrInterrupted) { // the last run: the other process ends with this one
+		return 0, err
+	}
 	err, broken := endRun(conn, cause(conn, err), false)
 	if err = errors.Join(err, broken); err != nil {
 		return 0, err

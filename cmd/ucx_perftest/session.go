@@ -182,6 +182,19 @@ func (s *session) finish(f report.Form, h report.Header, runs *tally) error {
 	return runs.err()
 }
 
+// orInterrupted returns err, but perf.ErrInterrupted if the run was interrupted: the other side has ended
+// because of it.
+func (s *session) orInterrupted(err error) error {
+	select {
+	case <-s.config.Interrupt:
+		if err != nil && !errors.Is(err, perf.ErrInterrupted) {
+			return perf.ErrInterrupted
+		}
+	default:
+	}
+	return err
+}
+
 // client connects to the server and measures.
 func (s *session) client() (err error) {
 	conn, err := rte.Dial(context.Background(), s.host, s.rte())
@@ -189,15 +202,7 @@ func (s *session) client() (err error) {
 		return err
 	}
 	defer s.catchInterrupt(conn)()
-	defer func() {
-		select {
-		case <-s.config.Interrupt:
-			if err != nil && !errors.Is(err, perf.ErrInterrupted) { // the other side has ended because of it
-				err = perf.ErrInterrupted
-			}
-		default:
-		}
-	}()
+	defer func() { err = s.orInterrupted(err) }()
 	defer func() { _ = conn.Close() }()
 	if err := conn.Send(kindSession, s.opening()); err != nil {
 		return err
