@@ -179,6 +179,9 @@ func (r *run) progress() error {
 		}
 	}
 	if n > 0 {
+		if r.channel != nil && ucs.Now() >= r.deadline { // there may be a completion after each sleep
+			return errLimit
+		}
 		return nil
 	}
 	if r.empty++; r.empty%looks == 0 || r.channel != nil {
