@@ -146,7 +146,7 @@ func (r RecvRequest) Drop() {
 
 // Tie makes the receive fail when e fails or closes, as long as it is unmatched. A receive
 // alone cannot know which peer it depends on. Tie connects e, so that its failure can be
-// detected. It returns r.
+// detected. An endpoint on a Thread of the worker counts as the worker's. It returns r.
 func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 	if r.t == nil || r.id&refusedBit != 0 {
 		return r
@@ -157,6 +157,9 @@ func (r RecvRequest) Tie(e Endpoint) RecvRequest {
 	i := w.slab.Find(r.id)
 	if i == 0 || !w.matching.posted.Has(i) {
 		return r
+	}
+	if e.t != nil && e.t.parent == w {
+		e.t = w
 	}
 	st := ucs.Closed
 	if k := w.endpoint(e); k != 0 {

@@ -166,6 +166,17 @@ func (t *Thread) Flush() Request {
 	return t.own.Flush()
 }
 
+// Fence orders the operations that t posted to each peer before it against those after it, as Worker.Fence.
+func (t *Thread) Fence() {
+	if t.plan.shared && !t.closed {
+		t.worker.Fence()
+		return
+	}
+	if t.own != nil {
+		t.own.Fence()
+	}
+}
+
 // Close flushes what was posted through t, within CloseTimeout, and releases its resources. Later operations
 // through t return ErrClosed. Close is idempotent. Worker.Close closes its Threads; no goroutine
 // may use them then.

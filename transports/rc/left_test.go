@@ -29,7 +29,7 @@ func TestShutdownBesideRetries(t *testing.T) {
 	newRefuser(t, func(t *testing.T, r *refuser) {
 		e := r.to.(*ep)
 		r.dropTo(func(p *soft.PacketInfo) bool { return p.Op != wire.Acknowledge })
-		require.Equal(t, ucs.OK, e.AMUint64(1, 2, 3))
+		until(t, func() bool { return e.AMUint64(1, 2, 3) == ucs.OK }, r.a)
 		require.NoError(t, r.b.Close())
 		r.a.inside(func() {
 			p := e.qps[0]
@@ -51,15 +51,16 @@ func TestAcked(t *testing.T) {
 			newRefuser(t, func(t *testing.T, r *refuser) {
 				e, n := r.to.(*ep), len(r.b.got)
 				for range 5 {
-					require.Equal(t, ucs.OK, e.AMUint64(1, 2, 3))
+					until(t, func() bool { return e.AMUint64(1, 2, 3) == ucs.OK }, r.a)
 				}
 				until(t, func() bool { return len(r.b.got) == n+5 }, r.b)
-				require.Equal(t, ucs.InProgress, e.Flush(uct.FlushRemote, 7))
+				// NoResource while the async goroutine is inside
+				until(t, func() bool { return e.Flush(uct.FlushRemote, 7) == ucs.InProgress }, r.a)
 				if lost {
 					until(t, func() bool { return len(r.a.events) == 1 }, r.a, r.b)
 					r.dropTo(func(p *soft.PacketInfo) bool { return p.Op != wire.Acknowledge })
-					require.Equal(t, ucs.OK, e.AMUint64(1, 2, 3))
-					require.Equal(t, ucs.InProgress, e.Flush(uct.FlushRemote, 8))
+					until(t, func() bool { return e.AMUint64(1, 2, 3) == ucs.OK }, r.a)
+					until(t, func() bool { return e.Flush(uct.FlushRemote, 8) == ucs.InProgress }, r.a)
 				}
 				require.NoError(t, r.b.Close())
 				until(t, func() bool { return len(r.a.failures) == 1 }, r.a)

@@ -198,7 +198,7 @@ var failedEndings = []ending{
 		)
 	}},
 	{"receives tied to an endpoint that closes", func(p *Pair, b *buffers) {
-		e := p.Connect(p.A, p.B)
+		e := p.connectWorker(p.A, p.B)
 		r := p.A.TagRecv(b.make(5000), b.tag, exact).Tie(e)
 		require.NoError(p.T, p.Close(p.A, e))
 		p.ended(r.Request)
@@ -226,7 +226,7 @@ var failedEndings = []ending{
 		p.ended(e.TagSend(b.make(3000), b.tag), e.AMSend(1, nil, b.make(3000))) // refused by now
 	}},
 	{"the endpoint closes", func(p *Pair, b *buffers) {
-		e := p.Connect(p.A, p.B)
+		e := p.connectWorker(p.A, p.B)
 		require.NoError(p.T, p.B.HandleAM(3, nil))
 		rs := []ucp.Request{p.A.TagRecv(b.make(5000), 77, exact).Tie(e).Request}
 		for _, n := range bufferSizes {

@@ -135,7 +135,7 @@ func closeGiveUp(t *testing.T, p *Pair) {
 }
 
 func closeTied(t *testing.T, p *Pair) {
-	e := p.Connect(p.A, p.B)
+	e := p.connectWorker(p.A, p.B)
 	buf := make([]byte, 8)
 	tied := p.A.TagRecv(buf, 5, exact).Tie(e)
 	free := p.A.TagRecv(buf, 5, exact)

@@ -270,13 +270,13 @@ func flushLeft(t *testing.T, p *Pair) {
 		}
 		before := []ucp.Request{}
 		if round%2 == 1 {
-			before = append(before, e.Flush(), p.A.Flush())
+			before = append(before, e.Flush(), p.flushOf(p.A))
 		}
 		require.NoError(t, peer.Close())
-		fs := append(before, e.Flush(), p.A.Flush())
+		fs := append(before, e.Flush(), p.flushOf(p.A))
 		p.Until(func() bool { return e.Info().Err != nil })
 		require.ErrorIs(t, e.Info().Err, ucp.ErrPeerClosed)
-		fs = append(fs, e.Flush(), p.A.Flush())
+		fs = append(fs, e.Flush(), p.flushOf(p.A))
 		for i, f := range fs {
 			err := p.Wait(f)
 			if round%4 != 3 {
@@ -291,10 +291,10 @@ func flushLeft(t *testing.T, p *Pair) {
 			require.Error(t, p.Wait(unacked))
 		}
 		require.ErrorIs(t, p.Wait(e.TagSend(nil, 1)), ucp.ErrPeerClosed)
-		for _, f := range []ucp.Request{e.Flush(), p.A.Flush()} {
+		for _, f := range []ucp.Request{e.Flush(), p.flushOf(p.A)} {
 			require.ErrorIs(t, p.Wait(f), ucp.ErrPeerClosed, "a message was refused")
 		}
 		require.NoError(t, e.Close())
-		require.NoError(t, p.Wait(p.A.Flush()))
+		require.NoError(t, p.Wait(p.flushOf(p.A)))
 	}
 }

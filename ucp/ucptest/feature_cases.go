@@ -53,12 +53,12 @@ func featureRefusals(t *testing.T, p *Pair) {
 				refused(r.Wait(p.deadline), of, name)
 			}
 
-			buf := make([]byte, 8)
+			buf, got := make([]byte, 8), make([]byte, 8)
 			var recvs []ucp.RecvRequest
 			for range 5 {
-				recvs = append(recvs, w.TagRecv(buf, 1, exact))
+				recvs = append(recvs, w.TagRecv(got, 1, exact))
 			}
-			recvs = append(recvs, w.TagRecvV([][]byte{buf}, 1, exact))
+			recvs = append(recvs, w.TagRecvV([][]byte{got}, 1, exact))
 			wait(e.TagSend(buf, 1), ucp.FeatureTag, "tag send")
 			wait(e.TagSendUint64(1, 1), ucp.FeatureTag, "tag send of a word")
 			wait(e.TagSendInline(buf, 1), ucp.FeatureTag, "inline tag send")
@@ -94,7 +94,7 @@ func featureRefusals(t *testing.T, p *Pair) {
 			wait(k.Put(buf, 0), ucp.FeatureRMA, "put")
 			wait(k.PutUint64(1, 0), ucp.FeatureRMA, "put of a word")
 			wait(k.Get(buf, 0), ucp.FeatureRMA, "get")
-			_, err = k.GetUint64(0).Wait(p.deadline)
+			_, err = p.value(k.GetUint64(0))
 			refused(err, ucp.FeatureRMA, "get of a word")
 			a, err := ucp.AtomicAt[uint64](k, 0)
 			refused(err, ucp.FeatureAtomics, "atomic")

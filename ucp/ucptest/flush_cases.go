@@ -101,7 +101,7 @@ func flushWorker(t *testing.T, p *Pair) {
 	require.Zero(t, w.Flush(), "an endpoint that was not used")
 	p.meet(p.AB)
 	n, last := fill(p, p.AB, 3000)
-	require.NoError(t, p.Wait(p.A.Flush()))
+	require.NoError(t, p.Wait(p.flushOf(p.A)))
 	require.True(t, last.Done())
 	drain(p, n, 3000)
 }
@@ -112,7 +112,7 @@ func flushSeveral(t *testing.T, p *Pair) {
 	for range 5 {
 		n, _ := fill(p, p.AB, 3000)
 		total += n
-		rs = append(rs, p.AB.Flush(), p.A.Flush(), p.AB.Flush())
+		rs = append(rs, p.AB.Flush(), p.flushOf(p.A), p.AB.Flush())
 	}
 	for i := len(rs) - 1; i >= 0; i-- {
 		require.NoError(t, p.Wait(rs[i]))
@@ -126,12 +126,12 @@ func flushSeveral(t *testing.T, p *Pair) {
 
 func flushFence(t *testing.T, p *Pair) {
 	p.AB.Fence()
-	p.A.Fence()
+	p.fenceOf(p.A)
 	p.meet(p.AB)
 	n, _ := fill(p, p.AB, 3000)
 	for i := range 100 {
 		p.AB.Fence()
-		p.A.Fence()
+		p.fenceOf(p.A)
 		p.AB.TagSend(pattern(3000, byte(n+i)), 1)
 	}
 	drain(p, n+100, 3000)
@@ -152,7 +152,7 @@ func flushAbort(t *testing.T, p *Pair) {
 	e := p.Connect(p.A, p.B)
 	p.meet(e)
 	_, last := fill(p, e, 3000)
-	behind, tagged := p.A.Flush(), p.A.Flush()
+	behind, tagged := p.flushOf(p.A), p.flushOf(p.A)
 	e.Abort(errCause)
 	require.NoError(t, p.Wait(behind))
 	require.NoError(t, p.Wait(tagged))
@@ -175,12 +175,12 @@ func flushPeerClose(t *testing.T, p *Pair) {
 		}
 		flushes := make([]ucp.Request, 0, 200)
 		for range cap(flushes) {
-			flushes = append(flushes, p.A.Flush())
-			p.A.Progress()
+			flushes = append(flushes, p.flushOf(p.A))
+			p.progressOf(p.A)
 			if len(flushes) == cap(flushes)/2 {
 				e.Abort(errCause)
 			}
-			p.B.Progress()
+			p.progressOf(p.B)
 		}
 		for _, f := range flushes {
 			require.NoError(t, p.Wait(f))

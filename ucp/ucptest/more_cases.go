@@ -111,19 +111,19 @@ func flushPeerGone(t *testing.T, p *Pair) {
 	victim := p.undriven()
 	e := p.Connect(p.A, victim)
 	_, last := fill(p, e, 3000)
-	fs := []ucp.Request{e.Flush(), p.A.Flush()}
+	fs := []ucp.Request{e.Flush(), p.flushOf(p.A)}
 	p.Settle()
 	for _, f := range append(fs, last) {
 		require.True(t, p.Factory.Takes || !f.Done(), "it is not received")
 	}
 	require.NoError(t, victim.Close())
-	for _, f := range append(fs, last, e.Flush(), p.A.Flush()) {
+	for _, f := range append(fs, last, e.Flush(), p.flushOf(p.A)) {
 		if err := p.Wait(f); err != nil || !p.Factory.Takes {
 			require.ErrorIs(t, err, ucp.ErrPeerFailed)
 		}
 	}
 	require.NoError(t, e.Close())
-	require.NoError(t, p.Wait(p.A.Flush()), "the failure went with its endpoint")
+	require.NoError(t, p.Wait(p.flushOf(p.A)), "the failure went with its endpoint")
 	p.AB.TagSendUint64(3, 1)
 	p.MustRecv(p.B.TagRecv(make([]byte, 8), 1, exact))
 }

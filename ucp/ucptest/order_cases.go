@@ -222,7 +222,7 @@ func (o *order) step() {
 
 func (o *order) fence() {
 	if o.r.IntN(4) == 0 {
-		o.from.Fence()
+		o.p.fenceOf(o.from)
 	} else {
 		o.ep.Fence()
 	}
@@ -237,7 +237,7 @@ const workerFlush = "flush of the worker"
 // flush posts any flush.
 func (o *order) flush() ucp.Request {
 	if o.r.IntN(4) == 0 {
-		return o.flushOf(o.from.Flush(), workerFlush)
+		return o.flushOf(o.p.flushOf(o.from), workerFlush)
 	}
 	return o.flushOf(o.ep.Flush(), "flush")
 }

@@ -86,7 +86,7 @@ func zero(b []byte) bool { return bytes.Count(b, []byte{0}) == len(b) }
 func rmaManyFlush(t *testing.T, p *Pair) {
 	const n, size = 2000, 100
 	m, k := p.lend(n * size)
-	for round, flush := range []func() ucp.Request{p.AB.Flush, p.A.Flush} {
+	for round, flush := range []func() ucp.Request{p.AB.Flush, func() ucp.Request { return p.flushOf(p.A) }} {
 		bufs, rs := make([][]byte, n), make([]ucp.Request, n)
 		for i := range n {
 			bufs[i] = pattern(size, byte(i+round))
@@ -113,7 +113,7 @@ func rmaForget(t *testing.T, p *Pair) {
 	for i := range uint64(n) {
 		k.PutUint64(i*i+1, 8*i)
 	}
-	require.NoError(t, p.Wait(p.A.Flush()))
+	require.NoError(t, p.Wait(p.flushOf(p.A)))
 	for i := range n {
 		require.Equal(t, uint64(i*i+1), m.Load64(8*i))
 	}
@@ -226,7 +226,7 @@ func (p *Pair) inlinePut(k *ucp.RemoteKey) int {
 	for err := ucp.ErrTooLong; errors.Is(err, ucp.ErrTooLong); n-- {
 		err = p.Wait(k.PutInline(make([]byte, n), 0))
 	}
-	_ = p.Wait(p.A.Flush()) // which tells of those that were refused
+	_ = p.Wait(p.flushOf(p.A)) // which tells of those that were refused
 	return n + 1
 }
 
@@ -257,7 +257,7 @@ func rmaRandom(t *testing.T, p *Pair) {
 			copy(model[off:], b)
 			k.PutInline(b, uint64(off))
 		case 3:
-			require.NoError(t, p.Wait(p.A.Flush()))
+			require.NoError(t, p.Wait(p.flushOf(p.A)))
 			got := make([]byte, n)
 			require.NoError(t, p.Wait(k.Get(got, uint64(off))))
 			require.Equal(t, model[off:off+n], got)

@@ -185,7 +185,7 @@ func tagBounded(t *testing.T, p *Pair) {
 		require.LessOrEqual(t, unexpected()-before, uint64(128))
 		require.NoError(t, p.deadline.Err(), "waited too long")
 		if !p.Alone() {
-			p.A.Progress()
+			p.progressOf(p.A)
 		}
 	}
 }
@@ -216,7 +216,7 @@ func rndvFlush(t *testing.T, p *Pair) {
 		func(b []byte) ucp.Request { return p.AB.TagSendSync(b, 1) },
 	} {
 		rs := send([]byte("announced"))
-		flush, all := p.AB.Flush(), p.A.Flush()
+		flush, all := p.AB.Flush(), p.flushOf(p.A)
 		more := other.TagSendWith([]byte("other"), 2, rndv)
 		p.Settle()
 		require.False(t, rs.Done())

@@ -14,6 +14,7 @@ import (
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/internal/race"
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/uct"
 )
@@ -51,6 +52,8 @@ type Factory struct {
 	Lossy bool
 	// FewAtomics: those of the device alone, 64-bit add and compare-and-swap.
 	FewAtomics bool
+	// Sharing is the policy of the Threads through which every worker sends; nil: it sends itself.
+	Sharing *sharing.Policy
 	// Modes are those to run in; nil: one goroutine, and two.
 	Modes []ucp.ThreadMode
 	// Cases are those to run; nil: all.
@@ -112,6 +115,7 @@ type Pair struct {
 	AB, BA   ucp.Endpoint
 	mode     ucp.ThreadMode
 	workers  []*ucp.Worker
+	threads  map[*ucp.Worker]*ucp.Thread // senders of the workers, with Factory.Sharing
 	deadline context.Context
 }
 
@@ -122,7 +126,7 @@ func NewPair(t *testing.T, f Factory, mode ucp.ThreadMode) *Pair {
 	c, err := f.open(ucp.Config{CloseTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	deadline, cancel := context.WithTimeout(context.Background(), patience)
-	p := &Pair{T: t, Factory: f, Context: c, mode: mode, deadline: deadline}
+	p := &Pair{T: t, Factory: f, Context: c, mode: mode, deadline: deadline, threads: make(map[*ucp.Worker]*ucp.Thread)}
 	t.Cleanup(func() {
 		defer cancel()
 		require.NoError(t, c.Close())
@@ -155,9 +159,16 @@ func (p *Pair) newWorker(c ucp.WorkerConfig) *ucp.Worker {
 // workerOf makes a worker of another context, driven like the others.
 func (p *Pair) workerOf(x *ucp.Context, c ucp.WorkerConfig) *ucp.Worker {
 	p.T.Helper()
+	if p.Factory.Sharing != nil {
+		c.Sharing = *p.Factory.Sharing
+	}
 	w, err := x.NewWorker(c)
 	require.NoError(p.T, err)
 	p.workers = append(p.workers, w)
+	if p.Factory.Sharing != nil {
+		p.threads[w], err = w.NewThread()
+		require.NoError(p.T, err)
+	}
 	if p.mode == ucp.ThreadMulti {
 		done := make(chan struct{})
 		ctx, cancel := context.WithCancel(context.Background())
@@ -170,22 +181,60 @@ func (p *Pair) workerOf(x *ucp.Context, c ucp.WorkerConfig) *ucp.Worker {
 	return w
 }
 
-// Connect makes an endpoint of from to to.
+// Connect makes an endpoint of from to to, for the sender of from.
 func (p *Pair) Connect(from, to *ucp.Worker) ucp.Endpoint {
+	p.T.Helper()
+	e := p.connectWorker(from, to)
+	if t := p.threads[from]; t != nil {
+		return e.On(t)
+	}
+	return e
+}
+
+// connectWorker makes an endpoint of from to to.
+func (p *Pair) connectWorker(from, to *ucp.Worker) ucp.Endpoint {
 	p.T.Helper()
 	e, err := from.NewEndpoint(to.Address(), ucp.EndpointConfig{})
 	require.NoError(p.T, err)
 	return e
 }
 
-// Progress drives all workers that no other goroutine drives.
+// flushOf flushes what the sender of w has posted.
+func (p *Pair) flushOf(w *ucp.Worker) ucp.Request {
+	if t := p.threads[w]; t != nil {
+		return t.Flush()
+	}
+	return w.Flush()
+}
+
+// fenceOf fences what the sender of w has posted.
+func (p *Pair) fenceOf(w *ucp.Worker) {
+	if t := p.threads[w]; t != nil {
+		t.Fence()
+		return
+	}
+	w.Fence()
+}
+
+// progressOf drives w and its sender.
+func (p *Pair) progressOf(w *ucp.Worker) (n int) {
+	if t := p.threads[w]; t != nil {
+		n = t.Progress()
+	}
+	return n + w.Progress()
+}
+
+// Progress drives all workers and senders that no other goroutine drives.
 func (p *Pair) Progress() {
 	if p.mode == ucp.ThreadMulti {
+		for _, t := range p.threads {
+			t.Progress()
+		}
 		runtime.Gosched()
 		return
 	}
 	for _, w := range p.workers {
-		w.Progress()
+		p.progressOf(w)
 	}
 }
 
@@ -215,7 +264,7 @@ func (p *Pair) Close(w *ucp.Worker, e ucp.Endpoint) error {
 			}
 			for _, o := range p.workers {
 				if o != w {
-					o.Progress()
+					p.progressOf(o)
 				}
 			}
 			runtime.Gosched()
@@ -244,7 +293,7 @@ func (p *Pair) driveB() {
 		runtime.Gosched()
 		return
 	}
-	if p.B.Progress() == 0 {
+	if p.progressOf(p.B) == 0 {
 		runtime.Gosched()
 	}
 }
@@ -261,7 +310,9 @@ func (p *Pair) canceled(r interface{ Done() bool }) {
 // Settle drives long enough for what was sent to arrive.
 func (p *Pair) Settle() {
 	if p.mode == ucp.ThreadMulti {
+		p.Progress()
 		time.Sleep(3 * time.Millisecond) // 300 short ones take far longer
+		p.Progress()
 		return
 	}
 	for range 300 {

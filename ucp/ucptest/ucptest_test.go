@@ -17,6 +17,7 @@ import (
 	"github.com/goucx/goucx/transports/rc"
 	"github.com/goucx/goucx/transports/ud"
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft"
@@ -175,6 +176,61 @@ func (m muteIface) Attr() *uct.IfaceAttr { return m.attr }
 // goroutines and ends are the layer's own.
 func transferCases() []Case {
 	return slices.Concat(tagCases, tagBulkCases, rndvCases, tagSyncCases, tagOracleCases, flushCases, rmaCases, amoCases, amCases, amRndvCases, orderCases)
+}
+
+// notThroughThreads are cases that say of a worker's own endpoints what does not hold for a Thread's.
+var notThroughThreads = []string{
+	"requests of every kind in one list",     // receives are the worker's, sends the Thread's:
+	"a list whose operations fail",           // one list holds those of one
+	"the peer aborts its last endpoint",      // a Thread's leaves the worker's open
+	"am: a wait inside a handler is refused", // a Thread does not know that its goroutine runs a handler
+}
+
+// onSeveralGoroutines are cases whose goroutines, or handlers, use one endpoint.
+var onSeveralGoroutines = []string{
+	"46 many goroutines", "am: request and answer by turns",
+	"am: handlers post, make and close endpoints, change handlers", "am: many goroutines ask, others answer",
+}
+
+// throughThreads are factories whose workers send through a Thread each. With two goroutines one drives
+// the worker and the other the Thread.
+func throughThreads(t *testing.T) (fs []Factory) {
+	add := func(f Factory, policy string, mode ucp.ThreadMode, cases []Case) {
+		p, err := sharing.Lookup(policy)
+		require.NoError(t, err)
+		f.Sharing, f.Name, f.Modes = &p, f.Column+", "+policy, []ucp.ThreadMode{mode}
+		f.Cases = slices.DeleteFunc(slices.Clone(cases), func(c Case) bool {
+			return policy != "mpi-threads" && (slices.Contains(notThroughThreads, c.Name) || mode == ucp.ThreadMulti && slices.Contains(onSeveralGoroutines, c.Name))
+		})
+		fs = append(fs, f)
+	}
+	shm, device := over(t, "shm", nil, nil, "shm"), over(t, "rc-inproc", nil, inproc, "rc")
+	switch {
+	case suitetest.All():
+		add(shm, "mpi-threads", ucp.ThreadMulti, Cases())
+		add(over(t, "rc", nil, loopback, "rc"), "dynamic", ucp.ThreadSingle, Cases())
+		add(over(t, "ud", nil, loopback, "ud"), "dynamic", ucp.ThreadSingle, Cases())
+		for _, p := range sharing.Policies() {
+			if p.Name != "mpi-threads" {
+				add(device, p.Name, ucp.ThreadSingle, Cases())
+			}
+		}
+		add(shm, "dynamic", ucp.ThreadSingle, Cases())
+		add(shm, "dynamic", ucp.ThreadMulti, Cases())
+	case race.Enabled:
+		add(shm, "dynamic", ucp.ThreadMulti, Cases())
+	default:
+		add(shm, "dynamic", ucp.ThreadSingle, Cases())
+		add(device, "dynamic", ucp.ThreadSingle, transferCases())
+	}
+	return fs
+}
+
+// TestThreads runs the cases through Threads; matrix.txt says the same of them.
+func TestThreads(t *testing.T) {
+	for _, f := range throughThreads(t) {
+		t.Run(f.Name, func(t *testing.T) { Run(t, f) })
+	}
 }
 
 func TestUCP(t *testing.T) {
