@@ -114,10 +114,16 @@ type Context struct {
 	closed  bool
 }
 
-// openDomain is an open domain and the info that it was opened with.
+// openDomain is an open domain, with what it was opened from.
 type openDomain struct {
 	uct.Domain
 	info uct.DomainInfo
+	from uct.Component
+}
+
+func (x *Context) openDomain(from uct.Component, i uct.DomainInfo) (openDomain, error) {
+	d, err := from.OpenDomain(i, uct.DomainConfig{Settings: x.settings, Log: x.log})
+	return openDomain{d, i, from}, err
 }
 
 // Open opens every domain of the providers that the settings allow. A device that does
@@ -155,12 +161,12 @@ func Open(c Config) (*Context, error) {
 		infos, refused := p.Domains(x.settings)
 		x.refused = append(x.refused, refused...)
 		for _, i := range infos {
-			d, err := p.OpenDomain(i, uct.DomainConfig{Settings: x.settings, Log: x.log})
+			d, err := x.openDomain(p, i)
 			if err != nil {
 				x.refused = append(x.refused, uct.Refusal{Transport: p.Name(), Device: i.Name, Reason: err.Error()})
 				continue
 			}
-			x.domains = append(x.domains, openDomain{d, i})
+			x.domains = append(x.domains, d)
 		}
 	}
 	if len(x.domains) == 0 {

@@ -211,7 +211,7 @@ func (m *MemHandle) Load64(off int) uint64 { return load64(m.Bytes()[off : off+8
 //
 // Errors: Close returns ErrBusy, and changes nothing, while an operation of this program
 // that has not completed reads or writes the memory. Only operations of ThreadMulti workers
-// are found; those of other workers must have completed. If a peer's access could not be
+// are found; those of other workers, and of Threads, must have completed. If a peer's access could not be
 // stopped in time, memory of the program stays exposed to it. The error reports that, and
 // the memory stays pinned for good.
 func (m *MemHandle) Close() error {
@@ -225,7 +225,7 @@ func (m *MemHandle) Close() error {
 	var ws []*Worker
 	m.ctx.mu.Lock()
 	for c := range m.ctx.owned {
-		if w, ok := c.(*Worker); ok && w.t.am.multi {
+		if w, ok := c.(*Worker); ok && w.t.am.multi && w.t.parent == nil {
 			ws = append(ws, w)
 		}
 	}

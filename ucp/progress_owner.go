@@ -57,6 +57,8 @@ type progressOwner struct {
 	toWakeTail  **waiter // end of wakes
 
 	waking atomic.Int32 // woken goroutines that do not run yet
+
+	ofThread bool // in builds with the tag ucxdebug: the lock is a Thread's, which one goroutine uses
 }
 
 // waitShared waits for r in any thread mode. A request with id 0 waits until ctx ends or the worker

@@ -38,19 +38,76 @@ type Thread struct {
 
 // threadSet is the set of a worker's open Threads.
 type threadSet struct {
-	mu  sync.Mutex
-	set map[*Thread]struct{}
+	mu       sync.Mutex
+	set      map[*Thread]struct{}
+	contexts map[int]*threadContext // by number in the plan
 }
 
 // threadPlan is what a sharing policy has planned for a Thread.
 type threadPlan struct {
-	shared    bool // the Thread uses the worker's lanes, behind its lock
+	shared    bool           // the Thread uses the worker's lanes, behind its lock
+	context   *threadContext // nil: the Thread uses the worker's device contexts
 	resources uct.Resources
 }
 
-// place returns the plan of the next Thread of the worker, and its number: the lowest that no open
+// threadContext are device contexts that were opened for the Threads whose plan names one: a domain for each
+// iface of the worker on a network device. On its domains the memory of the worker's context is not registered;
+// operations register what they use.
+type threadContext struct {
+	number, users int
+	domains       []openDomain // by index of the iface; without a Domain: the worker's
+}
+
+// enter returns the device contexts with a number for one more Thread. It opens them if needed.
+func (s *threadSet) enter(number int, ifaces []*workerIface) (*threadContext, error) {
+	c := s.contexts[number]
+	if c == nil {
+		c = &threadContext{number: number, domains: make([]openDomain, len(ifaces))}
+		for i, wi := range ifaces {
+			if wi.info.Kind != uct.DeviceNet {
+				continue
+			}
+			var err error
+			if c.domains[i], err = wi.t.ctx.openDomain(wi.domain.from, wi.domain.info); err != nil {
+				return nil, errors.Join(fmt.Errorf("open a device context of %s for a thread: %w", wi.name(), err), c.close())
+			}
+		}
+		if s.contexts == nil {
+			s.contexts = make(map[int]*threadContext)
+		}
+		s.contexts[number] = c
+	}
+	c.users++
+	return c, nil
+}
+
+// leave undoes enter. The last Thread closes the contexts; its ifaces are closed.
+func (s *threadSet) leave(c *threadContext) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c == nil {
+		return nil
+	}
+	if c.users--; c.users > 0 {
+		return nil
+	}
+	delete(s.contexts, c.number)
+	return c.close()
+}
+
+func (c *threadContext) close() error {
+	var errs []error
+	for _, d := range c.domains {
+		if d.Domain != nil {
+			errs = append(errs, d.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// place returns the plan of the next Thread of w, and its number: the lowest that no open
 // Thread has. The policy plans for two Threads at least, since one alone shares nothing.
-func (s *threadSet) place(p sharing.Policy) (number int, plan threadPlan, err error) {
+func (s *threadSet) place(w *Worker, p sharing.Policy) (number int, plan threadPlan, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	taken := make(map[int]bool, len(s.set))
@@ -60,15 +117,17 @@ func (s *threadSet) place(p sharing.Policy) (number int, plan threadPlan, err er
 	for taken[number] {
 		number++
 	}
-	all, err := p.Plan(sharing.Input{Threads: max(number+1, 2)})
+	all, err := p.Plan(sharing.Input{Threads: max(number+1, 2), Device: w.threadLimits()})
 	if err != nil {
 		return 0, plan, err
 	}
 	q := all.QP(all.Threads[number].QPs[0])
-	if all.Contexts > 1 {
-		return 0, plan, fmt.Errorf("policy %s: a device context for each thread is not supported: use a worker for each, or policy 2xdynamic: %w", p.Name, ErrUnsupported)
-	}
 	plan.shared = all.SharesQPs()
+	if all.Contexts > 1 && !plan.shared {
+		if plan.context, err = s.enter(q.Context, w.t.ifaces); err != nil {
+			return 0, plan, fmt.Errorf("policy %s: %w; with policy 2xdynamic threads share the context of their worker", p.Name, err)
+		}
+	}
 	plan.resources.Spares = len(all.Threads[number].Spares)
 	switch all.TD(q.TD).Level {
 	case 1:
@@ -79,6 +138,25 @@ func (s *threadSet) place(p sharing.Policy) (number int, plan threadPlan, err er
 		plan.resources.Domain = uct.NoDomain
 	}
 	return number, plan, nil
+}
+
+// threadLimits returns the limits that all devices of the worker keep.
+func (w *Worker) threadLimits() (d sharing.Device) {
+	least := func(a, b int) int {
+		if a == 0 || b == 0 {
+			return max(a, b)
+		}
+		return min(a, b)
+	}
+	for _, wi := range w.t.ifaces {
+		l := wi.domain.Attr().ThreadDomains
+		d.NoTDs = d.NoTDs || l.NoTDs
+		d.IndependentTDs = least(d.IndependentTDs, l.IndependentTDs)
+		d.TDPages = least(d.TDPages, l.TDPages)
+		d.Pages = least(d.Pages, l.Pages)
+		d.ContextPages = max(d.ContextPages, l.ContextPages)
+	}
+	return d
 }
 
 // all returns the Threads that were open when it was called.
@@ -103,13 +181,12 @@ func (s *threadSet) remove(t *Thread) {
 	s.mu.Unlock()
 }
 
-// NewThread creates a Thread, with the resources that WorkerConfig.Sharing plans for it. It opens nothing:
-// the first operation on an endpoint does. With other modes than ThreadMulti the worker's goroutine
-// calls it.
+// NewThread creates a Thread, with the resources that WorkerConfig.Sharing plans for it. It opens nothing but
+// a device context, if the policy plans one for the Thread (mpi-everywhere): the first operation on an endpoint
+// opens the rest. With other modes than ThreadMulti the worker's goroutine calls it.
 //
 // Errors: ErrClosed; those of the policy; ErrInvalid for a policy by which Threads share queue pairs
-// (mpi-threads) if the worker is not ThreadMulti; ErrUnsupported for one with several device contexts
-// (mpi-everywhere).
+// (mpi-threads) if the worker is not ThreadMulti; that of the device if it opens no further context.
 func (w *Worker) NewThread() (*Thread, error) {
 	w.t.lock()
 	defer w.t.unlock()
@@ -120,7 +197,7 @@ func (w *Worker) NewThread() (*Thread, error) {
 		w.threads = &threadSet{set: make(map[*Thread]struct{})}
 		w.t.publish.mu = new(sync.Mutex)
 	}
-	number, plan, err := w.threads.place(w.sharing)
+	number, plan, err := w.threads.place(w, w.sharing)
 	if err == nil && plan.shared && w.mode != ThreadMulti {
 		err = fmt.Errorf("policy %s: threads share queue pairs behind the worker's lock, which a worker with mode %v does not have: use ThreadMulti: %w", w.sharing.Name, w.mode, ErrInvalid)
 	}
@@ -138,7 +215,7 @@ func (t *Thread) state() *thread {
 		if t.closed {
 			return closedThread
 		}
-		t.own = t.worker.newSender(t.plan.resources)
+		t.own = t.worker.newSender(&t.plan)
 	}
 	return &t.own.t
 }
@@ -186,14 +263,15 @@ func (t *Thread) Close() error {
 	}
 	t.closed = true
 	t.worker.threads.remove(t)
-	switch {
-	case t.plan.shared:
+	if t.plan.shared {
 		_, err := t.worker.t.flushAlive().waitBounded()
 		return err
-	case t.own == nil:
-		return nil
 	}
-	return t.own.Close()
+	var err error
+	if t.own != nil {
+		err = t.own.Close()
+	}
+	return errors.Join(err, t.worker.threads.leave(t.plan.context))
 }
 
 // On returns e for use through t, a Thread of the worker that e belongs to. t allocates nothing for e
@@ -248,18 +326,25 @@ func (k *RemoteKey) On(t *Thread) *RemoteKey {
 	return own
 }
 
-// newSender returns the state of a Thread of w. Its ifaces are those of w, not open yet.
-func (w *Worker) newSender(r uct.Resources) *Worker {
+// newSender returns the state of a Thread of w, planned by p. Its ifaces are those of w, not open yet.
+func (w *Worker) newSender(p *threadPlan) *Worker {
 	x := w.t.ctx
-	s := x.newWorker(ThreadSingle)
-	s.t.parent = &w.t
+	mode := ThreadSingle
+	if debugThreads {
+		mode = ThreadMulti
+	}
+	s := x.newWorker(mode)
+	s.t.parent, s.t.owner.ofThread = &w.t, true
 	s.t.refused = w.t.refused
 	for i, of := range w.t.ifaces {
 		wi := &workerIface{t: &s.t, info: of.info, domain: of.domain, index: i, rxConns: make(map[uint32]*rxConn)}
-		wi.iface = &unopenedIface{Iface: of.iface, of: wi, resources: r}
+		wi.iface = &unopenedIface{Iface: of.iface, of: wi, resources: p.resources}
 		s.t.ifaces = append(s.t.ifaces, wi)
 		local := w.t.locals[i]
 		local.Iface = wi.iface
+		if p.context != nil && p.context.domains[i].Domain != nil {
+			wi.domain, local.Domain = p.context.domains[i], threadDomain-i
+		}
 		s.t.locals = append(s.t.locals, local)
 	}
 	s.t.openPolling(s.t.ifaces, 0)
@@ -268,6 +353,10 @@ func (w *Worker) newSender(r uct.Resources) *Worker {
 	}
 	return s
 }
+
+// threadDomain is the highest number of a domain in an address. From it down domains that were opened for a
+// Thread are numbered, so that they have none of a memory's regions.
+const threadDomain = 255
 
 // isOpen reports whether the iface is open. Those of a Thread open with their first endpoint.
 func (wi *workerIface) isOpen() bool {

@@ -3,14 +3,18 @@ package ucp_test
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucp/sharing"
+	"github.com/goucx/goucx/ucs"
+	"github.com/goucx/goucx/uct"
 )
 
 // senderTransports are the transports of TestThread.
@@ -132,7 +136,7 @@ func TestThreadSharing(t *testing.T) {
 		{"static", ucp.ThreadMulti, nil},
 		{"mpi-threads", ucp.ThreadMulti, nil},
 		{"mpi-threads", ucp.ThreadSingle, ucp.ErrInvalid},
-		{"mpi-everywhere", ucp.ThreadMulti, ucp.ErrUnsupported},
+		{"mpi-everywhere", ucp.ThreadSingle, nil},
 	} {
 		t.Run(c.policy, func(t *testing.T) {
 			p, err := sharing.Lookup(c.policy)
@@ -165,6 +169,83 @@ func TestThreadSharing(t *testing.T) {
 			require.NoError(t, th.Close())
 		})
 	}
+}
+
+// countingDevice counts the contexts of a transport's devices, and refuses more than most.
+type countingDevice struct {
+	uct.Component
+	most         int
+	opened, open *int
+}
+
+type countedDomain struct {
+	uct.Domain
+	open *int
+}
+
+func (c countingDevice) OpenDomain(i uct.DomainInfo, conf uct.DomainConfig) (uct.Domain, error) {
+	if *c.opened == c.most {
+		return nil, errors.New("no further context")
+	}
+	d, err := c.Component.OpenDomain(i, conf)
+	if err == nil {
+		*c.opened++
+		*c.open++
+	}
+	return countedDomain{d, c.open}, err
+}
+
+func (d countedDomain) Close() error {
+	*d.open--
+	return d.Domain.Close()
+}
+
+// With mpi-everywhere each Thread has a device context, which its close releases. One that cannot be opened is an
+// error of NewThread.
+func TestThreadContexts(t *testing.T) {
+	var opened, open int
+	set, _, err := config.Load(config.Options{Env: []string{"UCX_THREAD_SHARING=mpi-everywhere", "UCX_SOFT_LINK=inproc"}, Dirs: []string{}}, ucp.Tables(provider("rc"))...)
+	require.NoError(t, err)
+	x, err := ucp.Open(ucp.Config{Settings: set, Providers: []uct.Component{countingDevice{provider("rc")[0], 3, &opened, &open}}})
+	require.NoError(t, err)
+	require.Equal(t, 1, open)
+	w, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+	require.NoError(t, err)
+	ep, err := w.NewEndpoint(w.Address(), ucp.EndpointConfig{})
+	require.NoError(t, err)
+	var threads []*ucp.Thread
+	for range 2 {
+		th, err := w.NewThread()
+		require.NoError(t, err)
+		threads = append(threads, th)
+		require.NoError(t, ep.On(th).TagSendUint64(1, 1).Err())
+	}
+	require.Equal(t, 3, open)
+	_, err = w.NewThread()
+	require.ErrorContains(t, err, "policy mpi-everywhere: open a device context of rc/")
+	require.ErrorContains(t, err, "no further context; with policy 2xdynamic")
+	require.NoError(t, threads[0].Close())
+	require.Equal(t, 2, open)
+	require.NoError(t, x.Close())
+	require.Zero(t, open)
+}
+
+// A policy plans within the limits of the device.
+func TestThreadLimits(t *testing.T) {
+	set, _, err := config.Load(config.Options{Env: []string{"UCX_SOFT_ADAPTER=mlx5", "UCX_SOFT_LINK=inproc"}, Dirs: []string{}}, ucp.Tables(provider("rc"))...)
+	require.NoError(t, err)
+	x, err := ucp.Open(ucp.Config{Settings: set, Providers: provider("rc")})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, x.Close()) }()
+	w, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+	require.NoError(t, err)
+	for range sharing.MLX5().IndependentTDs {
+		_, err = w.NewThread()
+		require.NoError(t, err)
+	}
+	_, err = w.NewThread()
+	require.ErrorIs(t, err, ucs.ErrNoResource)
+	require.ErrorContains(t, err, "policy dynamic: 257 threads need 257 thread domains of level 1 in a context, and there are 256")
 }
 
 // Threads of one worker send at once, and threads open and close meanwhile. Each message arrives

@@ -117,6 +117,7 @@ func (o *progressOwner) lockShared() {
 
 //go:noinline
 func (o *progressOwner) lockSlow() {
+	o.refuseSecond()
 	o.lockWaiters.Add(1)
 	o.mu.Lock()
 	o.granted.Add(1)
@@ -128,7 +129,18 @@ func (o *progressOwner) lockPass() {
 	if o.lockWaiters.Load() > 0 {
 		o.giveWay()
 	}
+	if debugThreads && o.mu.TryLock() {
+		return
+	}
+	o.refuseSecond()
 	o.mu.Lock()
+}
+
+// refuseSecond panics if the lock, which another goroutine has, is a Thread's.
+func (o *progressOwner) refuseSecond() {
+	if debugThreads && o.ofThread {
+		panic("ucp: two goroutines use a Thread at once; each needs a Thread of its own")
+	}
 }
 
 // giveWay lets goroutines that wait for the lock to post go first. If there are more

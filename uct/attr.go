@@ -165,4 +165,18 @@ type DomainAttr struct {
 	// LazyKeyCheck: UnpackKey does not check with the owner that the region still exists; the first
 	// access does.
 	LazyKeyCheck bool
+	// ThreadDomains are the limits of the thread domains that Resources may ask for.
+	ThreadDomains ThreadDomainLimits
+}
+
+// ThreadDomainLimits are the limits of a device that a policy of package ucp/sharing plans for. 0 is
+// none, or one that is not known. Domains without thread domains, as those of shared memory, have none.
+type ThreadDomainLimits struct {
+	// NoTDs: the device has no thread domains; an iface in one takes locks.
+	NoTDs bool
+	// IndependentTDs is the most of level ExclusiveDomain, TDPages the most pages of doorbell
+	// registers that the thread domains of a Domain take.
+	IndependentTDs, TDPages int
+	// Pages is the number of pages of the device. A Domain takes ContextPages of them.
+	Pages, ContextPages int
 }

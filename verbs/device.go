@@ -54,6 +54,20 @@ type DeviceAttr struct {
 	SRQResize bool
 	// AckMeansPlaced: an acknowledged write is visible to the peer's CPU.
 	AckMeansPlaced bool
+	// ThreadDomains are the limits of the device's thread domains.
+	ThreadDomains TDLimits
+}
+
+// TDLimits are limits of thread domains, and of the pages of doorbell registers (UAR) that they take.
+// Without NoTDs, 0 is a limit that is not known.
+type TDLimits struct {
+	// NoTDs: objects in a thread domain take locks as others do.
+	NoTDs bool
+	// IndependentTDs is the most thread domains with Sharing 1 in a context, TDPages the most pages
+	// of the thread domains of a context.
+	IndependentTDs, TDPages int
+	// Pages is the number of pages of the device. A context takes ContextPages of them.
+	Pages, ContextPages int
 }
 
 // PortAttr are a port's attributes.

@@ -78,6 +78,11 @@ func open(c *C.struct_ibv_context, info verbs.DeviceInfo, conf Config) (*device,
 	}
 	d.attr.MaxMessage = uint32(p.max_msg_sz)
 	d.boundRetries = a.vendor_id == vendorRXE
+	if td, _ := C.goucx_alloc_td(c); td != nil { // no attribute of the device says it
+		C.goucx_dealloc_td(td)
+	} else {
+		d.attr.ThreadDomains.NoTDs = true
+	}
 	if err := d.probeInline(); err != nil {
 		return fail(err)
 	}

@@ -107,6 +107,7 @@ func open(p *Provider, s *deviceSpec) (*device, error) {
 	if d.uars, err = openUARs(p, s.info, p.conf.Adapter); err != nil {
 		return nil, err
 	}
+	d.attr.ThreadDomains = d.uars.limits()
 	if err := d.start(); err != nil {
 		d.uars.close()
 		return nil, err

@@ -129,6 +129,14 @@ type uars struct {
 	free       []*uuar // in the order in which they became free
 }
 
+// limits returns those of the adapter.
+func (a *uars) limits() verbs.TDLimits {
+	if a == nil {
+		return verbs.TDLimits{}
+	}
+	return verbs.TDLimits{IndependentTDs: maxUnsharedTDs, TDPages: maxDynamicPages, Pages: maxUARPages, ContextPages: len(a.static) / 2}
+}
+
 // openUARs returns the account of a new context; nil without Config.Adapter.
 //
 // Errors: ucs.ErrNoResource if the device has too few pages.

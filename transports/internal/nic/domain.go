@@ -48,6 +48,7 @@ func openDomain(c *Component, name string, conf uct.DomainConfig) (*Domain, erro
 	most := int(min(ctx.Attr().MaxMRSize, math.MaxInt-pageSlack))
 	d.attr = uct.DomainAttr{
 		Register: true, NeedMem: true, Allocate: true, MaxRegister: most, MaxAllocate: most, KeyLen: packedKeyLen, LazyKeyCheck: true,
+		ThreadDomains: uct.ThreadDomainLimits(ctx.Attr().ThreadDomains),
 	}
 	d.idleNotifier, _ = ctx.(verbs.IdleNotifier)
 	if ctx.Info().Link == "udp" {

@@ -1,0 +1,6 @@
+//go:build !ucxdebug
+
+package ucp
+
+// debugThreads: see debug_on.go.
+const debugThreads = false
