@@ -334,7 +334,8 @@ func (w *Worker) newSender(p *threadPlan) *Worker {
 		mode = ThreadMulti
 	}
 	s := x.newWorker(mode)
-	s.t.parent, s.t.owner.ofThread = &w.t, true
+	s.t.parent = &w.t
+	s.t.owner.setOfThread()
 	s.t.refused = w.t.refused
 	for i, of := range w.t.ifaces {
 		wi := &workerIface{t: &s.t, info: of.info, domain: of.domain, index: i, rxConns: make(map[uint32]*rxConn)}

@@ -136,6 +136,9 @@ func (o *progressOwner) lockPass() {
 	o.mu.Lock()
 }
 
+// setOfThread makes the lock that of a Thread.
+func (o *progressOwner) setOfThread() { o.ofThread = true }
+
 // refuseSecond panics if the lock, which another goroutine has, is a Thread's.
 func (o *progressOwner) refuseSecond() {
 	if debugThreads && o.ofThread {
