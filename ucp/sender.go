@@ -46,18 +46,13 @@ func (w *Worker) NewThread() (*Thread, error) {
 		return nil, fmt.Errorf("new thread: %w", ErrClosed)
 	}
 	if w.threads == nil {
-		w.threads = &threadSet{set: make(map[*Thread]struct{})}
+		w.threads = new(threadSet)
 		w.t.publish.mu = new(sync.Mutex)
 	}
-	number, plan, err := w.threads.place(w, w.sharing)
-	if err == nil && plan.shared && w.mode != ThreadMulti {
-		err = fmt.Errorf("policy %s: threads share queue pairs behind the worker's lock, which a worker with mode %v does not have: use ThreadMulti: %w", w.sharing.Name, w.mode, ErrInvalid)
-	}
-	if err != nil {
+	t := &Thread{worker: w}
+	if err := w.threads.add(t); err != nil {
 		return nil, fmt.Errorf("new thread: %w", err)
 	}
-	t := &Thread{worker: w, number: number, plan: plan}
-	w.threads.add(t)
 	return t, nil
 }
 

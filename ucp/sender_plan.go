@@ -3,8 +3,7 @@ package ucp
 import (
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
+	"slices"
 	"sync"
 
 	"github.com/goucx/goucx/ucp/sharing"
@@ -14,7 +13,9 @@ import (
 // threadSet is the set of a worker's open Threads.
 type threadSet struct {
 	mu       sync.Mutex
-	set      map[*Thread]struct{}
+	open     []*Thread              // by their number; nil: free
+	plan     *sharing.Plan          // of at least as many threads
+	shared   bool                   // by the plan threads share queue pairs
 	contexts map[int]*threadContext // by number in the plan
 }
 
@@ -80,39 +81,64 @@ func (c *threadContext) close() error {
 	return errors.Join(errs...)
 }
 
-// place returns the plan of the next Thread of w, and its number: the lowest that no open
-// Thread has. The policy plans for two Threads at least, since one alone shares nothing.
-func (s *threadSet) place(w *Worker, p sharing.Policy) (number int, plan threadPlan, err error) {
+// add adds t, a new Thread, with its number and its plan. The number is the lowest that no open Thread has.
+func (s *threadSet) add(t *Thread) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	taken := make(map[int]bool, len(s.set))
-	for t := range s.set {
-		taken[t.number] = true
+	w := t.worker
+	number := slices.Index(s.open, nil)
+	if number < 0 {
+		number = len(s.open)
 	}
-	for taken[number] {
-		number++
+	if err := s.planFor(w, number+1); err != nil {
+		return err
 	}
-	all, err := p.Plan(sharing.Input{Threads: max(number+1, 2), Device: w.threadLimits()})
-	if err != nil {
-		return 0, plan, err
+	p := &s.plan.Threads[number]
+	q := s.plan.QP(p.QPs[0])
+	t.number, t.plan.shared = number, s.shared
+	t.plan.resources.Spares = len(p.Spares)
+	switch s.plan.TD(q.TD).Level {
+	case 1:
+		t.plan.resources.Domain = uct.ExclusiveDomain
+	case 2:
+		t.plan.resources.Domain = uct.PairedDomain
+	default:
+		t.plan.resources.Domain = uct.NoDomain
 	}
-	q := all.QP(all.Threads[number].QPs[0])
-	plan.shared = all.SharesQPs()
-	if all.Contexts > 1 && !plan.shared {
-		if plan.context, err = s.enter(q.Context, w.t.ifaces); err != nil {
-			return 0, plan, fmt.Errorf("policy %s: %w; with policy 2xdynamic threads share the context of their worker", p.Name, err)
+	switch {
+	case s.shared && w.mode != ThreadMulti:
+		return fmt.Errorf("policy %s: threads share queue pairs behind the worker's lock, which a worker with mode %v does not have: use ThreadMulti: %w", w.sharing.Name, w.mode, ErrInvalid)
+	case s.plan.Contexts > 1 && !s.shared:
+		var err error
+		if t.plan.context, err = s.enter(q.Context, w.t.ifaces); err != nil {
+			return fmt.Errorf("policy %s: %w; with policy 2xdynamic threads share the context of their worker", w.sharing.Name, err)
 		}
 	}
-	plan.resources.Spares = len(all.Threads[number].Spares)
-	switch all.TD(q.TD).Level {
-	case 1:
-		plan.resources.Domain = uct.ExclusiveDomain
-	case 2:
-		plan.resources.Domain = uct.PairedDomain
-	default:
-		plan.resources.Domain = uct.NoDomain
+	if number == len(s.open) {
+		s.open = append(s.open, nil)
 	}
-	return number, plan, nil
+	s.open[number] = t
+	return nil
+}
+
+// planFor has a plan of the worker's policy made for at least n threads, and for twice as many if the device
+// has room for them. It is for two threads at least, since one alone shares nothing. The plan for few threads is
+// the beginning of that for more.
+func (s *threadSet) planFor(w *Worker, n int) error {
+	if s.plan != nil && n <= len(s.plan.Threads) {
+		return nil
+	}
+	in := sharing.Input{Threads: 2 * n, Device: w.threadLimits()}
+	plan, err := w.sharing.Plan(in)
+	if err != nil && n > 1 {
+		in.Threads = n
+		plan, err = w.sharing.Plan(in)
+	}
+	if err != nil {
+		return err
+	}
+	s.plan, s.shared = plan, plan.SharesQPs()
+	return nil
 }
 
 // threadLimits returns the limits that all devices of the worker keep.
@@ -135,23 +161,17 @@ func (w *Worker) threadLimits() (d sharing.Device) {
 }
 
 // all returns the Threads that were open when it was called.
-func (s *threadSet) all() iter.Seq[*Thread] {
+func (s *threadSet) all() []*Thread {
 	if s == nil {
-		return func(func(*Thread) bool) {}
+		return nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return maps.Keys(maps.Clone(s.set))
-}
-
-func (s *threadSet) add(t *Thread) {
-	s.mu.Lock()
-	s.set[t] = struct{}{}
-	s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(s.open), func(t *Thread) bool { return t == nil })
 }
 
 func (s *threadSet) remove(t *Thread) {
 	s.mu.Lock()
-	delete(s.set, t)
+	s.open[t.number] = nil
 	s.mu.Unlock()
 }

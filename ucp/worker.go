@@ -273,7 +273,7 @@ func (w *Worker) Close() error {
 	}
 	w.t.unlock()
 	var errs []error
-	for t := range threads.all() {
+	for _, t := range threads.all() {
 		errs = append(errs, t.Close())
 	}
 	errs = append(errs, w.closeEndpoints())
