@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -63,7 +64,9 @@ type Params struct {
 	Without string `json:"without,omitempty"`
 	// Ways says what the threads of verbs_rate share.
 	Ways Ways `json:"ways,omitzero"`
-	// Sharing is the policy, by name, by which the threads of verbs_rate share. "": Ways.
+	// Sharing is the policy, by name, by which the threads of verbs_rate share; "": Ways. In a UCP
+	// test the threads of each side send as Threads of one worker with this policy; "": each by its own
+	// worker.
 	Sharing string `json:"sharing,omitempty"`
 	// AMWindow is the number of active messages that am_bw sends ahead of the receiver's
 	// acknowledgments.
@@ -209,6 +212,7 @@ func (p *Params) checkForm(t Test) error {
 	case Verbs:
 		errs = p.checkVerbs(t)
 	case UCP: // several sizes describe one contiguous message, as in UCX
+		errs = p.checkSharing(t)
 	}
 	if t.API != Verbs && p.PostList != 0 {
 		errs = append(errs, fmt.Errorf("%s: only tests of verbs post lists", t.Name))
@@ -226,6 +230,24 @@ func (p *Params) checkForm(t Test) error {
 		errs = append(errs, fmt.Errorf("%s: only messages of one piece can be validated", t.Name))
 	}
 	return errors.Join(errs...)
+}
+
+// checkSharing returns the errors of a UCP test whose threads share a worker.
+func (p *Params) checkSharing(t Test) (errs []error) {
+	if p.Sharing == "" {
+		return nil
+	}
+	policy, err := sharing.Lookup(p.Sharing)
+	if err != nil {
+		return []error{fmt.Errorf("%s: %w", t.Name, err)}
+	}
+	if plan, err := policy.Plan(sharing.Input{Threads: 2}); err == nil && plan.SharesQPs() && p.Threads != "multi" {
+		errs = append(errs, fmt.Errorf("%s: sharing policy %s: its threads share queue pairs behind the worker's lock: give thread mode multi", t.Name, p.Sharing))
+	}
+	if p.Sleep {
+		errs = append(errs, fmt.Errorf("%s: with a sharing policy waits poll, since a thread waits for its worker's events and its own", t.Name))
+	}
+	return errs
 }
 
 func (p *Params) checkUCT(t Test) (errs []error) {
@@ -330,6 +352,8 @@ func (p *Params) Effective(t Test) Params {
 	}
 	if t.API == UCP {
 		q.Stride = 0
+	} else if t.Op != OpSharedPut {
+		q.Sharing = ""
 	}
 	tags, ams := t.Op == OpTag || t.Op == OpTagSync, t.API == UCP && t.Op == OpAM
 	q.Unexpected, q.Wildcard, q.AMCopy = q.Unexpected && tags, q.Wildcard && tags, q.AMCopy && ams

@@ -34,7 +34,7 @@ func newUCPAM(s *ucpSide) (kernel, error) {
 	k.arrivedUntil = &runUntil{s.link, func() bool { return k.got >= k.want || k.bad != nil }}
 	k.fetched = k.fetchEnds
 	k.echo = k.echoPlain
-	if s.p.Validate || s.p.Sleep {
+	if s.p.Validate || s.p.Sleep || s.thread != nil {
 		k.echo = k.echoSlow
 	}
 	if s.p.Registered {
@@ -132,7 +132,7 @@ func (k *ucpAM) send() error {
 		fill(k.buf, k.filled)
 		k.filled++
 	}
-	return k.ep.AMSendWith(amMeasured, k.header, k.buf, k.opts).Wait(k.link)
+	return k.wait(k.ep.AMSendWith(amMeasured, k.header, k.buf, k.opts))
 }
 
 // await waits for n more messages.

@@ -28,7 +28,7 @@ func newUCPAtomic[T uint32 | uint64](s *ucpSide) (kernel, error) {
 		k.loop = k.burstAdd
 	case OpFetchAdd:
 		k.post = func() ucp.Fetch[T] { return k.word.FetchAdd(1) }
-		if len(k.fetches) == 1 {
+		if len(k.fetches) == 1 && s.thread == nil {
 			k.loop, k.stamped = k.waitFetchAdd, k.eachFetchAdd
 		}
 	case OpSwap:
@@ -44,6 +44,9 @@ func (k *ucpAtomic[T]) active(n int64, st *stamps) error {
 		return err
 	}
 	for _, f := range k.pending() {
+		if err := ready(k.ucpSide, f); err != nil {
+			return err
+		}
 		if _, err := f.Wait(k.link); err != nil {
 			return err
 		}
@@ -75,7 +78,9 @@ func (k *ucpAtomic[T]) nextFetch() (*ucp.Fetch[T], error) {
 	f := &k.fetches[k.next]
 	var err error
 	if k.full {
-		_, err = f.Wait(k.link)
+		if err = ready(k.ucpSide, *f); err == nil {
+			_, err = f.Wait(k.link)
+		}
 	}
 	if k.next++; k.next == len(k.fetches) {
 		k.next, k.full = 0, true

@@ -31,7 +31,7 @@ func newUCPPut(s *ucpSide) kernel {
 		k.loop = k.burstWith
 	}
 	k.arrived = func() bool { return k.last.is(k.seq) }
-	if s.p.Registered || s.p.Sleep || s.p.Validate {
+	if s.p.Registered || s.p.Sleep || s.p.Validate || s.thread != nil {
 		k.echo = k.echoSlow
 	}
 	return k
@@ -70,7 +70,7 @@ func (k *ucpPut) put() error {
 		fill(k.buf, int64(seq))
 	}
 	k.buf[len(k.buf)-1] = seq
-	return k.key.PutWith(k.buf, 0, k.opts).Wait(k.link)
+	return k.wait(k.key.PutWith(k.buf, 0, k.opts))
 }
 
 // await waits for the next message.

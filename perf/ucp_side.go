@@ -8,20 +8,29 @@ import (
 	"time"
 
 	"github.com/goucx/goucx/ucp"
+	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/uct"
 )
 
+// ucpContext is the context of all sides of a process.
+type ucpContext struct {
+	*ucp.Context
+	sender *ucp.Worker // the one of all Threads, that of the first side; nil: there are none
+}
+
 // ucpSide is one side of a UCP test: a worker, an endpoint to the other side and, if the test
-// needs it, memory that the other side accesses.
+// needs it, memory that the other side accesses. With Params.Sharing the worker receives only, and a
+// Thread sends.
 type ucpSide struct {
 	link *link
 	p    *Params
 	test Test
 
-	ctx *ucp.Context
-	w   *ucp.Worker
-	ep  ucp.Endpoint
+	ctx    *ucpContext
+	w      *ucp.Worker
+	thread *ucp.Thread // of ctx.sender; nil: w sends
+	ep     ucp.Endpoint
 	mem *ucp.MemHandle // written and read by the other side
 	out *ucp.MemHandle // the message, unless Params.SendHeap
 	key *ucp.RemoteKey
@@ -65,16 +74,34 @@ func (s *ucpSide) spin() time.Duration {
 const closeTimeout = time.Second
 
 // openContext opens a context for the test.
-func openContext(c *Config, t Test) (*ucp.Context, error) {
-	return ucp.Open(ucp.Config{Providers: c.Providers, Features: features(t), Settings: c.Settings, Log: c.Log, CloseTimeout: closeTimeout})
+func openContext(c *Config, t Test) (*ucpContext, error) {
+	x, err := ucp.Open(ucp.Config{Providers: c.Providers, Features: features(t), Settings: c.Settings, Log: c.Log, CloseTimeout: closeTimeout})
+	if err != nil {
+		return nil, err
+	}
+	return &ucpContext{Context: x}, nil
 }
 
 // newUCPSide sets up the test with a new worker of x. close closes the worker.
-func newUCPSide(x *ucp.Context, l *link, p *Params, t Test) (kernel, error) {
+func newUCPSide(x *ucpContext, l *link, p *Params, t Test) (kernel, error) {
 	s := &ucpSide{link: l, p: p, test: t, ctx: x, window: make([]ucp.Request, p.window(t))}
+	wc := ucp.WorkerConfig{Mode: s.mode(), Spin: s.spin()}
 	var err error
-	if s.w, err = x.NewWorker(ucp.WorkerConfig{Mode: s.mode(), Spin: s.spin()}); err != nil {
+	if p.Sharing != "" {
+		if wc.Sharing, err = sharing.Lookup(p.Sharing); err != nil {
+			return nil, err
+		}
+	}
+	if s.w, err = x.NewWorker(wc); err != nil {
 		return nil, err
+	}
+	if p.Sharing != "" {
+		if x.sender == nil {
+			x.sender = s.w
+		}
+		if s.thread, err = x.sender.NewThread(); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.allocate(); err != nil {
 		return nil, err
@@ -217,7 +244,11 @@ func (s *ucpSide) connect(l *link) error {
 	if err != nil {
 		return err
 	}
-	s.ep, err = s.w.NewEndpoint(peer.Address, ucp.EndpointConfig{Eager: true, OnFailure: func(_ ucp.Endpoint, err error) { l.fail(err) }})
+	from := s.w
+	if s.thread != nil {
+		from = s.ctx.sender
+	}
+	s.ep, err = from.NewEndpoint(peer.Address, ucp.EndpointConfig{Eager: true, OnFailure: func(_ ucp.Endpoint, err error) { l.fail(err) }})
 	if err != nil {
 		return err
 	}
@@ -226,10 +257,18 @@ func (s *ucpSide) connect(l *link) error {
 			return fmt.Errorf("key of the other side's memory: %w", err)
 		}
 	}
+	if s.thread != nil {
+		s.ep, s.key = s.ep.On(s.thread), s.key.On(s.thread)
+	}
 	return nil
 }
 
-func (s *ucpSide) progress() { s.w.Progress() }
+func (s *ucpSide) progress() {
+	s.w.Progress()
+	if s.thread != nil {
+		s.thread.Progress()
+	}
+}
 
 // transports returns the lanes for the test's operations.
 func (s *ucpSide) transports() string {
@@ -256,6 +295,9 @@ const yieldSpins = 1 << 14
 // idle is one pass of a loop that waits for memory; an error ends the wait.
 func (s *ucpSide) idle() error {
 	s.w.Progress()
+	if s.thread != nil {
+		s.thread.Progress()
+	}
 	if s.spins++; s.spins%64 == 0 {
 		return s.idleSlow()
 	}
@@ -284,14 +326,40 @@ func (s *ucpSide) enqueue(r ucp.Request) error {
 			return err
 		}
 	}
-	return old.Wait(s.link)
+	return s.wait(old)
+}
+
+// wait waits for r.
+func (s *ucpSide) wait(r ucp.Request) error {
+	if err := ready(s, r); err != nil {
+		return err
+	}
+	return r.Wait(s.link)
+}
+
+// ready waits until r is complete if a Thread sends: the wait of a request of the Thread would not
+// progress the worker, nor the other way around.
+func ready[R interface{ Done() bool }](s *ucpSide, r R) error {
+	if s.thread == nil {
+		return nil
+	}
+	return poll(s, r)
+}
+
+func poll[R interface{ Done() bool }](s *ucpSide, r R) error {
+	for !r.Done() {
+		if err := s.idle(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // drain waits for all requests in the window.
 func (s *ucpSide) drain() error {
 	for i, r := range s.window {
 		s.window[i] = ucp.Request{}
-		if err := r.Wait(s.link); err != nil {
+		if err := s.wait(r); err != nil {
 			return err
 		}
 	}
@@ -303,7 +371,7 @@ func (s *ucpSide) flush() error {
 	if err := s.drain(); err != nil {
 		return err
 	}
-	return s.ep.Flush().Wait(s.link)
+	return s.wait(s.ep.Flush())
 }
 
 func (s *ucpSide) abandon() { s.ep.Abort(nil) }

@@ -49,7 +49,7 @@ func newUCPTag(s *ucpSide) kernel {
 			return there
 		}}
 	}
-	if s.p.Validate || s.p.Unexpected {
+	if s.p.Validate || s.p.Unexpected || s.thread != nil {
 		k.echo = k.echoChecked
 	}
 	if s.link.g.Size() == 1 {
@@ -76,7 +76,7 @@ func (k *ucpTag) active(n int64, st *stamps) error {
 		return err
 	}
 	st.tick()
-	return k.sent.Wait(k.link)
+	return k.wait(k.sent)
 }
 
 func (k *ucpTag) passive(n int64) error {
@@ -85,7 +85,7 @@ func (k *ucpTag) passive(n int64) error {
 		if err := k.echo(n, k.scratch); err != nil {
 			return err
 		}
-		return k.sent.Wait(k.link)
+		return k.wait(k.sent)
 	case k.p.Unexpected:
 		for range n {
 			if err := k.receive(); err != nil {
@@ -103,7 +103,7 @@ func (k *ucpTag) passive(n int64) error {
 // has posted a receive, and in loopback the receiver is this thread. The next send waits for the
 // completion, because it uses the same buffer.
 func (k *ucpTag) send() error {
-	if err := k.sent.Wait(k.link); err != nil {
+	if err := k.wait(k.sent); err != nil {
 		return err
 	}
 	if k.p.Validate {
@@ -121,7 +121,11 @@ func (k *ucpTag) receive() error {
 			return err
 		}
 	}
-	m, err := k.w.TagRecv(k.in, tagData, k.mask).Wait(k.link)
+	r := k.w.TagRecv(k.in, tagData, k.mask)
+	if err := ready(k.ucpSide, r); err != nil {
+		return err
+	}
+	m, err := r.Wait(k.link)
 	if err != nil || !k.p.Validate {
 		return err
 	}
@@ -272,6 +276,9 @@ func (k *ucpTag) burstAlone(n int) error {
 				return err
 			}
 			posted = w.TagRecv(in, tagData, mask)
+		}
+		if err := ready(k.ucpSide, posted); err != nil {
+			return err
 		}
 		if _, err := posted.Wait(l); err != nil {
 			return err

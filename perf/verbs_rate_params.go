@@ -31,7 +31,7 @@ func (p *Params) without(feature string) bool {
 func (p *Params) rateParams(t Test) Params {
 	q := *p
 	if t.Op != OpSharedPut {
-		q.Unsignaled, q.Without, q.Ways, q.Sharing = 0, "", Ways{}, ""
+		q.Unsignaled, q.Without, q.Ways = 0, "", Ways{}
 		return q
 	}
 	choose := func(n *int, feature string, all int) {
