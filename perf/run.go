@@ -36,7 +36,7 @@ type Config struct {
 	// measuring side with the Result of what ran, if anything did. nil: no interruption.
 	Interrupt <-chan struct{}
 	// Connected receives the transports and devices that the test uses ("shm/memory"), when its
-	// endpoints exist and before the first message, on both sides; nil: none.
+	// endpoints are connected and before the warm-up, on both sides; nil: none.
 	Connected func(transports string)
 	// Rows receives each row of the measuring side, including the last; nil: none. It is called on
 	// the measuring goroutine.
@@ -113,9 +113,6 @@ func runOne(c *Config, g Group, p *Params, t Test) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up %s: %w", p.Test, err)
 	}
-	if c.Connected != nil {
-		c.Connected(m.kernels[0].transports())
-	}
 	r, err := m.run()
 	if err != nil {
 		m.abandon()
@@ -157,14 +154,19 @@ func (m *team) run() (*Result, error) {
 	}
 	after := m.progress
 	var stages []stage
-	if p.Effective(m.test).Unprogressed {
-		// Connecting takes the progress of both sides, so one operation connects them first.
+	if q := p.Effective(m.test); q.Unprogressed || m.test.API == UCP && q.Sharing != "" {
+		// Connecting takes the progress of both sides, so one operation connects them first. A Thread
+		// connects at its first operation.
 		stages = append(stages, stage{1, false, m.progress})
-		if g.Index() == 1 {
+		if q.Unprogressed && g.Index() == 1 {
 			after = nil
 		}
 	}
-	for _, ph := range append(stages, stage{p.warmup(), false, after}, stage{p.iterations(), true, after}) {
+	connected := len(stages)
+	for i, ph := range append(stages, stage{p.warmup(), false, after}, stage{p.iterations(), true, after}) {
+		if i == connected && m.connected != nil {
+			m.connected(m.kernels[0].transports())
+		}
 		if err := g.Barrier(m.progress); err != nil {
 			return nil, err
 		}

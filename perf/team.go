@@ -20,12 +20,13 @@ type team struct {
 	sink    func(Report)
 	// interrupt is Config.Interrupt.
 	interrupt <-chan struct{}
+	connected func(transports string) // Config.Connected
 }
 
 // assemble sets up the kernels of this side. Both sides set up their threads in the same order, so
 // that corresponding threads connect.
 func assemble(c *Config, g Group, p *Params, t Test) (*team, error) {
-	m := &team{g: g, p: p, test: t, sink: c.Rows, interrupt: c.Interrupt}
+	m := &team{g: g, p: p, test: t, sink: c.Rows, interrupt: c.Interrupt, connected: c.Connected}
 	if p.threads() == 1 {
 		l := newLink(c, g)
 		k, err := open(c, l, p, t)

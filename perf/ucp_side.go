@@ -20,8 +20,8 @@ type ucpContext struct {
 }
 
 // ucpSide is one side of a UCP test: a worker, an endpoint to the other side and, if the test
-// needs it, memory that the other side accesses. With Params.Sharing the worker receives only, and a
-// Thread sends.
+// needs it, memory that the other side accesses. With Params.Sharing a Thread sends, and the worker
+// receives only.
 type ucpSide struct {
 	link *link
 	p    *Params
@@ -95,7 +95,7 @@ func newUCPSide(x *ucpContext, l *link, p *Params, t Test) (kernel, error) {
 	if s.w, err = x.NewWorker(wc); err != nil {
 		return nil, err
 	}
-	if p.Sharing != "" {
+	if p.Sharing != "" && (l.g.Index() == 0 || t.Pattern == PingPong) { // this side sends
 		if x.sender == nil {
 			x.sender = s.w
 		}
