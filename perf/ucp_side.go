@@ -248,17 +248,17 @@ func (s *ucpSide) connect(l *link) error {
 	if s.thread != nil {
 		from = s.ctx.sender
 	}
-	s.ep, err = from.NewEndpoint(peer.Address, ucp.EndpointConfig{Eager: true, OnFailure: func(_ ucp.Endpoint, err error) { l.fail(err) }})
+	s.ep, err = from.NewEndpoint(peer.Address, ucp.EndpointConfig{Eager: s.thread == nil, OnFailure: func(_ ucp.Endpoint, err error) { l.fail(err) }})
 	if err != nil {
 		return err
+	}
+	if s.thread != nil { // ctx.sender itself connects to no one
+		s.ep = s.ep.On(s.thread)
 	}
 	if s.mem != nil {
 		if s.key, err = s.ep.UnpackKey(peer.Key); err != nil {
 			return fmt.Errorf("key of the other side's memory: %w", err)
 		}
-	}
-	if s.thread != nil {
-		s.ep, s.key = s.ep.On(s.thread), s.key.On(s.thread)
 	}
 	return nil
 }
