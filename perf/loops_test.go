@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,6 +64,11 @@ func variants() map[string]Params {
 		}
 	}
 	for name, set := range map[string]func(*Params){
+		"tag_lat_sharing":         func(p *Params) { p.Test, p.Sharing = "tag_lat", "dynamic" },
+		"tag_bw_sharing":          func(p *Params) { p.Test, p.Sharing = "tag_bw", "dynamic" },
+		"ucp_am_lat_sharing":      func(p *Params) { p.Test, p.Sharing = "ucp_am_lat", "dynamic" },
+		"ucp_put_bw_sharing":      func(p *Params) { p.Test, p.Sharing = "ucp_put_bw", "dynamic" },
+		"ucp_fadd_sharing":        func(p *Params) { p.Test, p.Sharing = "ucp_fadd", "dynamic" },
 		"tag_lat_registered":      func(p *Params) { p.Test, p.Registered = "tag_lat", true },
 		"ucp_am_lat_header":       func(p *Params) { p.Test, p.AMHeader, p.AMCopy = "ucp_am_lat", 16, true },
 		"ucp_am_lat_checked":      func(p *Params) { p.Test, p.AMHeader, p.Validate = "ucp_am_lat", 3, true },
@@ -88,32 +94,36 @@ func variants() map[string]Params {
 // Threads of one side: each has its rows, the last row is of all.
 func TestRunThreads(t *testing.T) {
 	for _, name := range []string{"tag_lat", "tag_bw", "ucp_put_bw", "ucp_am_lat", "ucp_fadd"} {
-		t.Run(name, func(t *testing.T) {
-			p := Defaults()
-			p.Test, p.ThreadCount, p.Threads, p.Iterations, p.Warmup = name, 3, "multi", 3000, 50
-			threads := map[int]bool{}
-			var last Report
-			finals := 0
-			c := Config{Providers: transports.All(), Interval: 1, Rows: func(r Report) { // one at a time, says the race detector
-				if last = r; r.Final {
-					finals++
-				} else {
-					threads[r.Thread] = true
-				}
-			}}
-			r, err := Run(c, rte.Loop{}, p)
-			require.NoError(t, err)
-			assert.Len(t, threads, 3)
-			assert.Equal(t, 1, finals)
-			assert.Equal(t, last, r.Last)
-			assert.True(t, last.Sum)
-			assert.Equal(t, int64(3000), last.Iterations, "of each thread")
-			assert.Zero(t, last.Percentile)
-			assert.Positive(t, last.LatencyTotal)
-			assert.InEpsilon(t, last.MessagesTotal*float64(p.Size()), last.BytesTotal, 1e-6)
-			assert.Equal(t, int64(3*(3000/r.StampEvery)), r.Samples)
-		})
+		for _, policy := range []string{"", "dynamic", "mpi-threads"} {
+			t.Run(strings.TrimSpace(name+" "+policy), func(t *testing.T) { runThreads(t, name, policy) })
+		}
 	}
+}
+
+func runThreads(t *testing.T, name, policy string) {
+	p := Defaults()
+	p.Test, p.Sharing, p.ThreadCount, p.Threads, p.Iterations, p.Warmup = name, policy, 3, "multi", 3000, 50
+	threads := map[int]bool{}
+	var last Report
+	finals := 0
+	c := Config{Providers: transports.All(), Interval: 1, Rows: func(r Report) { // one at a time, says the race detector
+		if last = r; r.Final {
+			finals++
+		} else {
+			threads[r.Thread] = true
+		}
+	}}
+	r, err := Run(c, rte.Loop{}, p)
+	require.NoError(t, err)
+	assert.Len(t, threads, 3)
+	assert.Equal(t, 1, finals)
+	assert.Equal(t, last, r.Last)
+	assert.True(t, last.Sum)
+	assert.Equal(t, int64(3000), last.Iterations, "of each thread")
+	assert.Zero(t, last.Percentile)
+	assert.Positive(t, last.LatencyTotal)
+	assert.InEpsilon(t, last.MessagesTotal*float64(p.Size()), last.BytesTotal, 1e-6)
+	assert.Equal(t, int64(3*(3000/r.StampEvery)), r.Samples)
 }
 
 // Threads that run one after the other have the rate of both, not the sum of their own.

@@ -31,11 +31,11 @@ type ucpSide struct {
 	w      *ucp.Worker
 	thread *ucp.Thread // of ctx.sender; nil: w sends
 	ep     ucp.Endpoint
-	mem *ucp.MemHandle // written and read by the other side
-	out *ucp.MemHandle // the message, unless Params.SendHeap
-	key *ucp.RemoteKey
-	buf []byte // the message
-	in  []byte // where a two-sided test receives
+	mem    *ucp.MemHandle // written and read by the other side
+	out    *ucp.MemHandle // the message, unless Params.SendHeap
+	key    *ucp.RemoteKey
+	buf    []byte // the message
+	in     []byte // where a two-sided test receives
 
 	window []ucp.Request // outstanding requests
 	oldest int

@@ -131,7 +131,7 @@ func (c column) has(row perf.Test) bool {
 }
 
 // runs are the batch lines of every test at each threshold, one less and one more,
-// as far as the interface carries the test and the length.
+// as far as the interface carries the test and the length. Those of UCP send as a Thread, too.
 func (c column) runs(t testing.TB) (lines []string) {
 	t.Helper()
 	var a uct.IfaceAttr
@@ -156,6 +156,11 @@ func (c column) runs(t testing.TB) (lines []string) {
 		args := append([]string{"-t", test, "-s", strconv.FormatInt(n, 10)}, options...)
 		lines = append(lines, fmt.Sprintf("%s_%d %s", test, len(lines), strings.Join(args, " ")))
 	}
+	addThread := func(row perf.Test, n int64) { // self does not reach its worker from a Thread
+		if row.API == perf.UCP && c.transport != "self" {
+			add(row.Name, n, "--sharing", "dynamic")
+		}
+	}
 	for _, row := range perf.Tests() {
 		switch {
 		case !c.has(row):
@@ -178,6 +183,7 @@ func (c column) runs(t testing.TB) (lines []string) {
 				if n == 8 || row.API == perf.UCP {
 					add(row.Name, n)
 				}
+				addThread(row, n)
 			}
 		case row.API == perf.UCT:
 			l, op := a.AM, uct.OpAMShort
@@ -201,6 +207,7 @@ func (c column) runs(t testing.TB) (lines []string) {
 				if row.Op != perf.OpDatagram || n <= datagramMost {
 					add(row.Name, n)
 				}
+				addThread(row, n)
 			}
 		}
 	}

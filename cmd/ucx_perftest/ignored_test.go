@@ -21,6 +21,8 @@ func TestIgnoredOptions(t *testing.T) {
 		"-t tag_lat -D zcopy -W 3":                        {"-D 'zcopy' ignored for UCP test", "-W '3' ignored for UCP test"},
 		"-t am_lat -x shm -U -z -H 8":                     {"-U ignored for UCT test", "-z ignored for UCT test"},
 		"-t am_lat -x shm -W 5 -r recv":                   {"-W '5' ignored by am_lat"},
+		"-t am_lat -x shm --sharing static":               {"--sharing 'static' ignored for UCT test"},
+		"-t tag_lat --sharing static":                     nil,
 		"-t put_bw -x shm -H 16 -i 16":                    {"-H '16' ignored by put_bw"},
 		"-t tag_lat -H 4 -y -o -U -C":                     {"-H '4' ignored by tag_lat", "-y ignored by tag_lat", "-o ignored by tag_lat"},
 		"-t ucp_am_bw -U -C -y -H 4 -z":                   {"-U ignored by ucp_am_bw", "-C ignored by ucp_am_bw"},
@@ -57,15 +59,16 @@ func TestIgnoredOptions(t *testing.T) {
 // The parameters in the JSON are those of the run as it was.
 func TestJSONTellsWhatWasRun(t *testing.T) {
 	for line, want := range map[string]perf.Params{
-		"-t tag_lat -n 50 -x shm -D zcopy": {Test: "tag_lat", Warmup: 5, Window: 1, Threads: "single"},
-		"-t tag_bw -n 50 -w 3 -M multi -U": {Test: "tag_bw", Warmup: 3, Window: 32, Threads: "multi", Unexpected: true},
-		"-t ucp_am_lat -n 50 -w 0":         {Test: "ucp_am_lat", Window: 1, Threads: "single"},
-		"-t am_bw -n 50 -x shm -U":         {Test: "am_bw", Warmup: 5, Window: 1, Transport: "shm", Layout: perf.Short, AMWindow: 127, AMHeader: 8},
-		"-t put_lat -n 50 -x shm -D bcopy": {Test: "put_lat", Warmup: 5, Window: 1, Transport: "shm", Layout: perf.Bcopy},
-		"-t verbs_send_lat -n 50 -x shm":   {Test: "verbs_send_lat", Warmup: 5, Window: 1, Layout: perf.Short},
-		"-t verbs_read_lat -n 50":          {Test: "verbs_read_lat", Warmup: 5, Window: 1, Layout: perf.Zcopy},
-		"-t verbs_send_bw -n 50 -s 5000":   {Test: "verbs_send_bw", Warmup: 5, Window: 32, Layout: perf.Zcopy, Sizes: []int64{5000}},
-		"-t verbs_send_lat -n 50 -T 2":     {Test: "verbs_send_lat", Warmup: 5, Window: 1, Layout: perf.Short, ThreadCount: 2},
+		"-t tag_lat -n 50 -x shm -D zcopy":  {Test: "tag_lat", Warmup: 5, Window: 1, Threads: "single"},
+		"-t tag_bw -n 50 -w 3 -M multi -U":  {Test: "tag_bw", Warmup: 3, Window: 32, Threads: "multi", Unexpected: true},
+		"-t ucp_am_lat -n 50 -w 0":          {Test: "ucp_am_lat", Window: 1, Threads: "single"},
+		"-t am_bw -n 50 -x shm -U":          {Test: "am_bw", Warmup: 5, Window: 1, Transport: "shm", Layout: perf.Short, AMWindow: 127, AMHeader: 8},
+		"-t put_lat -n 50 -x shm -D bcopy":  {Test: "put_lat", Warmup: 5, Window: 1, Transport: "shm", Layout: perf.Bcopy},
+		"-t ucp_get -n 50 --sharing Static": {Test: "ucp_get", Warmup: 5, Window: 1, Threads: "single", Sharing: "static"},
+		"-t verbs_send_lat -n 50 -x shm":    {Test: "verbs_send_lat", Warmup: 5, Window: 1, Layout: perf.Short},
+		"-t verbs_read_lat -n 50":           {Test: "verbs_read_lat", Warmup: 5, Window: 1, Layout: perf.Zcopy},
+		"-t verbs_send_bw -n 50 -s 5000":    {Test: "verbs_send_bw", Warmup: 5, Window: 32, Layout: perf.Zcopy, Sizes: []int64{5000}},
+		"-t verbs_send_lat -n 50 -T 2":      {Test: "verbs_send_lat", Warmup: 5, Window: 1, Layout: perf.Short, ThreadCount: 2},
 	} {
 		t.Run(line, func(t *testing.T) {
 			out, _, err := command(append([]string{"-l", "-q", "-f", "--json"}, strings.Fields(line)...)...)

@@ -192,12 +192,6 @@ var groups = []group{
 			"buf, ctx, pd, mr, cq, qp (1; of a context all threads, if they",
 			"share anything else but buf)",
 		}, value: func(o *options) pflag.Value { return parsed(&o.Ways, perf.Ways.String, perf.ParseWays) }},
-		{long: "sharing", arg: "<policy>", test: true, help: []string{
-			"sharing policy of the threads of verbs_rate, in place of --share:",
-			strings.Join(policies(), " "),
-		}, value: func(o *options) pflag.Value {
-			return withWords(parsed(&o.Sharing, itself, sharing.Parser().Parse), strings.Join(policies(), " "))
-		}},
 		{long: "pcap", arg: "<file>", help: []string{
 			"write the packets that this process sends and receives over UDP;",
 			"tshark -d udp.port==<port>,infiniband reads them",
@@ -231,6 +225,14 @@ var groups = []group{
 			},
 			value: func(o *options) pflag.Value { return threadsValue(&o.ThreadCount) },
 		},
+		{long: "sharing", arg: "<policy>", test: true, help: []string{
+			"the threads of a UCP test send as Threads of one worker with this",
+			"sharing policy, and each receives by its own worker; also of",
+			"verbs_rate, in place of --share:",
+			strings.Join(policies(), " "),
+		}, value: func(o *options) pflag.Value {
+			return withWords(parsed(&o.Sharing, itself, sharing.Parser().Parse), strings.Join(policies(), " "))
+		}},
 	}},
 	{"UCP only", []option{
 		{letter: "M", long: "thread-mode", arg: "<thread>", test: true, help: []string{

@@ -130,6 +130,8 @@ func TestOptionsOverTwoProcesses(t *testing.T) {
 		"-t tag_lat -U", "-t tag_lat -U -C -V -s 5000", "-t tag_bw -U -s 100", "-t tag_sync_lat -V -s 9000", "-t tag_sync_lat -U -O 3", "-t tag_sync_bw -s 300000 -n 50",
 		"-t ucp_am_lat -H 16 -V -s 100", "-t ucp_am_lat -H 512 -V -s 300000 -n 20", "-t ucp_am_lat -y -s 0", "-t ucp_am_lat -z -M multi", "-t ucp_am_bw -y -H 8 -s 100", "-t ucp_am_bw -s 300000 -n 50",
 		"-t tag_lat -E sleep", "-t tag_bw -E sleep -s 5000", "-t tag_sync_lat -E sleep -U", "-t ucp_am_lat -E sleep -V", "-t ucp_am_bw -E sleep -I", "-t ucp_put_lat -E sleep -V -n 100",
+		"-t tag_lat --sharing dynamic -V -s 5000", "-t tag_bw --sharing static -U -s 300000 -n 50", "-t tag_sync_lat --sharing 2xdynamic", "-t ucp_put_lat --sharing dynamic -V -s 777",
+		"-t ucp_put_bw --sharing mpi-threads -M multi -o", "-t ucp_get --sharing shared-dynamic -z -O 3", "-t ucp_cswap --sharing dynamic -O 2 --stamp-each", "-t ucp_am_lat --sharing dynamic -V -s 300000 -n 20",
 		"-t ucp_put_bw -E sleep", "-t ucp_get -E sleep", "-t ucp_fadd -E sleep", "-t ucp_add -E sleep",
 		"-t add_lat -x shm -s 4", "-t add_mr -x shm -s 4", "-t fadd -x shm -s 4", "-t cswap -x shm --stamp-each",
 	} {
