@@ -75,7 +75,8 @@ func (d document) markdown() string {
 		"A must holds if the ratio meets it and the worse end of the interval is within %.0f %% of it. "+
 		"Before and after each run a hop between the two cores is measured: the cores are near below %.0f ns, else far. "+
 		"Pairs are judged in which both runs had the same distance; where there are fewer than %d of them, all are. "+
-		"UCX's tool reads the clock for each message; that of goucx does so with `%s`.\n\n",
+		"UCX's tool reads the clock for each message; that of goucx does so with `%s`. "+
+		"In rows \"against goucx\" the figures under UCX are goucx's without the last option.\n\n",
 		d.plan.client, d.plan.server, d.plan.pairs, d.plan.length, d.intervalName(), slack*100, nearLimit, leastComparable, stampEach)
 	lines := [][]string{
 		{"test", "size", "goucx", "UCX", "", "ratio", "interval", "must", "aim", "", "pairs"},
@@ -228,8 +229,12 @@ func (d document) csv() []byte {
 	for _, r := range d.results {
 		unit := [...]string{latency: "us", rate: "messages/s"}[r.row.metric]
 		option := strings.TrimSpace(r.row.both + " " + r.variant.name())
+		against := r.row.against
+		if r.row.ownBase {
+			against = "goucx"
+		}
 		for i, p := range r.pairs {
-			fmt.Fprintf(&b, "%s,%s,%d,%s,%d,%s,%g,%g,%.4f,%.0f,%.0f,%.0f,%.0f\n", r.row.test, r.row.against, r.row.size, option, i+1, unit,
+			fmt.Fprintf(&b, "%s,%s,%d,%s,%d,%s,%g,%g,%.4f,%.0f,%.0f,%.0f,%.0f\n", r.row.test, against, r.row.size, option, i+1, unit,
 				p.ours.figure, p.ucx.figure, p.ratio(), p.ours.before, p.ours.after, p.ucx.before, p.ucx.after)
 		}
 	}

@@ -27,6 +27,10 @@ func (f figures) of(m metric) float64 {
 // columnRate is the name of the rate's column in the tools' CSV.
 const columnRate = "overall_mr"
 
+// threadsColumns is the number of columns of the last row of several threads: iterations, and three
+// figures over all.
+const threadsColumns = 4
+
 var errOutput = errors.New("unexpected output")
 
 // parseFigures parses the last row of a tool's output with -v.
@@ -36,13 +40,15 @@ func parseFigures(out string) (figures, error) {
 		return figures{}, fmt.Errorf("%w: no CSV header in %q", errOutput, lastLines(out))
 	}
 	r := csv.NewReader(strings.NewReader("iterations," + table))
+	r.FieldsPerRecord = -1 // the last row of several threads has no percentile and no averages
 	rows, err := r.ReadAll()
 	if err != nil || len(rows) < 2 {
 		return figures{}, fmt.Errorf("%w: %q: %w", errOutput, lastLines(out), errors.Join(err, errOutput))
 	}
 	var f figures
-	if i := slices.Index(rows[0], columnRate); i >= 0 {
-		f.rate, _ = strconv.ParseFloat(rows[len(rows)-1][i], 64) // 0 if malformed
+	last := rows[len(rows)-1]
+	if i := slices.Index(rows[0], columnRate); i == len(rows[0])-1 && (len(last) == len(rows[0]) || len(last) == threadsColumns) {
+		f.rate, _ = strconv.ParseFloat(last[len(last)-1], 64) // 0 if malformed
 	}
 	if f.rate <= 0 {
 		return f, fmt.Errorf("%w: %q", errOutput, lastLines(out))

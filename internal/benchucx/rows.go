@@ -18,6 +18,7 @@ const (
 type row struct {
 	test      string
 	against   string // UCX's test; "": the one of the same name
+	ownBase   bool   // compared with goucx without a variant, not with UCX
 	size      int
 	metric    metric
 	over      medium
@@ -75,7 +76,7 @@ func (v variant) name() string { return strings.TrimSpace(v.option + " " + v.env
 const stampEach = "--stamp-each"
 
 // allRows lists all measurements with their targets.
-var allRows = slices.Concat(hostRows, netRows)
+var allRows = slices.Concat(hostRows, netRows, threadRows)
 
 // hostRows are the rows within a host, including those of the software RNIC.
 var hostRows = []row{
@@ -139,6 +140,22 @@ var netRows = []row{
 	{test: "tag_lat", size: 8, metric: latency, over: loopbackUD, variants: []variant{{must: 0.9, aim: 0.7}}},
 }
 
+// threadRows compare Threads of one worker with workers, and both with UCX's. Two threads of a process
+// take turns on its core.
+var threadRows = []row{
+	{test: "tag_bw", size: 8, metric: rate, both: "-T 2", ownBase: true, variants: sharing},
+	{test: "ucp_put_bw", size: 8, metric: rate, both: "-T 2", ownBase: true, variants: sharing},
+	{test: "ucp_put_bw", size: 8, metric: rate, over: loopbackRC, both: "-T 2", ownBase: true, variants: sharing},
+	{test: "tag_bw", size: 8, metric: rate, ownBase: true, variants: sharing},
+	{test: "ucp_put_bw", size: 8, metric: rate, ownBase: true, variants: sharing},
+	{test: "tag_lat", size: 8, metric: latency, ownBase: true, variants: sharing},
+	{test: "ucp_put_lat", size: 8, metric: latency, ownBase: true, variants: sharing},
+	{test: "tag_bw", size: 8, metric: rate, both: "-T 2", variants: append(printed, sharing...)},
+	{test: "tag_bw", size: 8, metric: rate, both: "-T 2 -M multi", variants: append(printed, variant{option: "--sharing mpi-threads"})},
+	{test: "ucp_put_bw", size: 8, metric: rate, both: "-T 2", variants: append(printed, sharing...)},
+	{test: "ucp_put_bw", size: 8, metric: rate, both: "-T 2 -M multi", variants: append(printed, variant{option: "--sharing mpi-threads"})},
+}
+
 // uctRow returns a test of UCT over rc or ud. layout is goucx's layout of a put, which UCX's TCP
 // supports as zcopy only; "": active messages, short on both sides.
 func uctRow(test string, size int, m metric, over medium, layout string, v variant) row {
@@ -159,6 +176,7 @@ var transports = [numMediums]string{loopbackRC: "rc", loopbackUD: "ud"}
 var (
 	oneSided = []variant{{must: 3, aim: 4.5}, {option: stampEach, must: 1.1, aim: 1.4}}
 	printed  = []variant{{}}
+	sharing  = []variant{{option: "--sharing dynamic"}}
 	// heap has goucx's buffers in the heap of Go, where the other rows have them in memory that the
 	// context allocated, as UCX's tool has.
 	heap = variant{option: "-m heap"}
@@ -185,6 +203,9 @@ func (r row) words(more ...string) string {
 	}
 	if r.against != "" {
 		words = append(words, "against", r.against)
+	}
+	if r.ownBase {
+		words = append(words, "against goucx")
 	}
 	return strings.Join(strings.Fields(strings.Join(words, " ")), " ")
 }

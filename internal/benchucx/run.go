@@ -29,8 +29,11 @@ func (p plan) goucx(r row, v variant) tool {
 	return tool{name: "goucx", binary: p.ours, env: env, form: r.form}
 }
 
-// cucx returns UCX's tool under a row.
+// cucx returns UCX's tool under a row, or what takes its place.
 func (p plan) cucx(r row) tool {
+	if r.ownBase {
+		return p.goucx(r, variant{})
+	}
 	return tool{name: "UCX", binary: p.ucx, env: environments[r.over].ucx, form: r.ucxForm}
 }
 

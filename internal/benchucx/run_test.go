@@ -118,6 +118,9 @@ func TestParseFigures(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, figures{238784}, f)
 	assert.InDelta(t, 4.188, f.of(latency), 0.001)
+	f, err = parseFigures(header + "200000,1.627,9.38,1229347\n")
+	require.NoError(t, err, "several threads")
+	assert.Equal(t, figures{1229347}, f)
 	for name, out := range map[string]string{
 		"nothing":   "",
 		"no row":    header,

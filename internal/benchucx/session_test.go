@@ -190,7 +190,7 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, quickPairs, p.pairs)
 	assert.Empty(t, p.dir, "a look is not stored")
-	assert.Len(t, p.choose(allRows), 10)
+	assert.Len(t, p.choose(allRows), 11)
 	p, err = parse([]string{"-quick", "-n", "5", "-o", "here"}, new(bytes.Buffer))
 	require.NoError(t, err)
 	assert.Equal(t, 5, p.pairs)
@@ -226,13 +226,17 @@ func TestRowsAgainstOthers(t *testing.T) {
 	})
 	r := row{test: "verbs_write_lat", against: "tag_lat", size: 8, metric: latency, over: loopback, variants: []variant{{option: "-O 32"}}}
 	two := row{test: "verbs_send_lat", against: "tag_lat", size: 8, metric: latency, over: program, form: oneThread, ucxForm: oneThread, variants: printed}
-	results := s.all(t.Context(), []row{r, two})
+	own := row{test: "tag_bw", size: 8, metric: rate, over: loopbackRC, both: "-T 2", ownBase: true, variants: sharing}
+	results := s.all(t.Context(), []row{r, two, own})
 	assert.Equal(t, []string{
 		"UCX_SOFT_LINK=udp UCX_SOFT_ADDR=127.0.0.1 -t verbs_write_lat -s 8 -n 1000000 -O 32",
 		"UCX_TLS=tcp,self UCX_NET_DEVICES=lo -t tag_lat -s 8 -n 1000000",
 		"UCX_SOFT_LINK=inproc -t verbs_send_lat -s 8 -n 1000000",
 		"UCX_TLS=sm -t tag_lat -s 8 -n 1000000",
-	}, runs[len(runs)-4:])
+		"UCX_TLS=rc UCX_NET_DEVICES=lo -t tag_bw -s 8 -n 2000000 -T 2 --sharing dynamic",
+		"UCX_TLS=rc UCX_NET_DEVICES=lo -t tag_bw -s 8 -n 2000000 -T 2",
+	}, runs[len(runs)-6:])
+	assert.Equal(t, "tag_bw 8 -T 2 over rc against goucx", own.title())
 	assert.Equal(t, "verbs_write_lat 8 against tag_lat", r.title())
 	assert.Equal(t, "verbs_send_lat 8 one thread against tag_lat", two.title())
 	assert.Equal(t, "verbs_write_lat against tag_lat `-O 32`", results[0].cells()[0])
