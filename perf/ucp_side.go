@@ -16,7 +16,7 @@ import (
 // ucpContext is the context of all sides of a process.
 type ucpContext struct {
 	*ucp.Context
-	sender *ucp.Worker // the one of all Threads, that of the first side; nil: there are none
+	sender *ucp.Worker // the one of all Threads; nil: there are none
 }
 
 // ucpSide is one side of a UCP test: a worker, an endpoint to the other side and, if the test
@@ -96,8 +96,14 @@ func newUCPSide(x *ucpContext, l *link, p *Params, t Test) (kernel, error) {
 		return nil, err
 	}
 	if p.Sharing != "" && (l.g.Index() == 0 || t.Pattern == PingPong) { // this side sends
-		if x.sender == nil {
+		switch {
+		case x.sender != nil:
+		case p.threads() == 1:
 			x.sender = s.w
+		default: // one that receives nothing: all threads progress it where they share queue pairs
+			if x.sender, err = x.NewWorker(wc); err != nil {
+				return nil, err
+			}
 		}
 		if s.thread, err = x.sender.NewThread(); err != nil {
 			return nil, err
