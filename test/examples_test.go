@@ -74,9 +74,9 @@ func TestExamplesBlocks(t *testing.T) {
 }
 
 func TestExampleHalo(t *testing.T) {
-	for _, size := range []int{1, 2, 5} {
-		t.Run(strconv.Itoa(size), func(t *testing.T) {
-			job(t, size, meetings["directory"](t), "halo", "--steps", "100")
+	for size, threads := range map[int]int{1: 0, 2: 0, 5: 0, 3: 2, 4: 4} {
+		t.Run(fmt.Sprintf("%d, %d threads", size, threads), func(t *testing.T) {
+			job(t, size, meetings["directory"](t), "halo", "--steps", "100", "--threads", strconv.Itoa(threads))
 		})
 	}
 }
@@ -106,6 +106,11 @@ func TestExamplesOverEachTransport(t *testing.T) {
 				}
 			}
 			t.Run("halo", func(t *testing.T) { job(t, 3, where(t), "halo", "--steps", "20") })
+			for size, threads := range map[int]int{2: 4, 3: 3, 4: 1} {
+				t.Run(fmt.Sprintf("halo, %d processes, %d threads", size, threads), func(t *testing.T) {
+					job(t, size, where(t), "halo", "--steps", "20", "--threads", strconv.Itoa(threads))
+				})
+			}
 			t.Run("pingpong", examplePingPong)
 			t.Run("amecho", exampleAMEcho)
 		})

@@ -4,6 +4,8 @@
 //
 //	dir=$(mktemp -d)
 //	for rank in 0 1 2; do JOB_RANK=$rank JOB_SIZE=3 JOB_DIR=$dir go run ./examples/halo & done; wait
+//
+// With --threads n each process writes its rows by n goroutines, each through a ucp.Thread of its own.
 package main
 
 import (
@@ -24,15 +26,16 @@ import (
 func main() {
 	rows := pflag.Int("rows", 16, "rows of each process")
 	steps := pflag.Int("steps", 200, "time steps")
+	threads := pflag.Int("threads", 0, "goroutines of each process, each of which writes and computes its columns; 0: the main goroutine does")
 	pflag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *rows, *steps); err != nil {
+	if err := run(ctx, *rows, *steps, *threads); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, rows, steps int) (err error) {
+func run(ctx context.Context, rows, steps, threads int) (err error) {
 	job, err := bootstrap.Join(ctx)
 	if err != nil {
 		return err
@@ -51,11 +54,13 @@ func run(ctx context.Context, rows, steps int) (err error) {
 	if err != nil {
 		return err
 	}
-	for step := range steps {
-		if err := s.exchange(ctx, step); err != nil {
-			return fmt.Errorf("rank %d of %d, step %d: %w", job.Rank, job.Size, step, err)
-		}
-		s.relax(step)
+	if threads > 0 {
+		err = s.solveByThreads(ctx, steps, threads)
+	} else {
+		err = s.solve(ctx, steps)
+	}
+	if err != nil {
+		return fmt.Errorf("rank %d of %d: %w", job.Rank, job.Size, err)
 	}
 	if err := s.check(steps); err != nil {
 		return fmt.Errorf("rank %d of %d: %w", job.Rank, job.Size, err)

@@ -81,6 +81,18 @@ func newStrip(ctx context.Context, job *bootstrap.Job, x *ucp.Context, w *ucp.Wo
 // suffice.
 func row(step, side int) int { return head + (2*(step&1)+side)*rowLen }
 
+// solve computes the steps.
+func (s *strip) solve(ctx context.Context, steps int) error {
+	for step := range steps {
+		if err := s.exchange(ctx, step); err != nil {
+			return fmt.Errorf("step %d: %w", step, err)
+		}
+		s.relax(step, 0, columns)
+		s.grid, s.next = s.next, s.grid
+	}
+	return nil
+}
+
 // exchange writes the outer rows into the neighbors' memory and waits for the neighbors' rows.
 func (s *strip) exchange(ctx context.Context, step int) error {
 	encode(s.out[lower], s.grid[:columns])
@@ -94,25 +106,30 @@ func (s *strip) exchange(ctx context.Context, step int) error {
 		return err
 	}
 	err := s.w.WaitUntil(ctx, func() bool {
-		return s.neighborErr != nil || min(s.mem.Load64(8*lower), s.mem.Load64(8*upper)) > uint64(step)
+		return s.neighborErr != nil || s.arrived() > uint64(step)
 	})
 	return errors.Join(err, s.neighborErr)
 }
 
-// relax computes the next step.
-func (s *strip) relax(step int) {
+// arrived returns how often both neighbors have written to this process's memory.
+func (s *strip) arrived() uint64 { return min(s.mem.Load64(8*lower), s.mem.Load64(8*upper)) }
+
+// relax computes the next step of some columns.
+func (s *strip) relax(step, from, to int) {
 	below, above := make([]float64, columns), make([]float64, columns)
 	decode(below, s.mem.Bytes()[row(step, lower):])
 	decode(above, s.mem.Bytes()[row(step, upper):])
-	relax(s.next, s.grid, below, above)
-	s.grid, s.next = s.next, s.grid
+	relax(s.next, s.grid, below, above, from, to)
 }
 
-// relax computes next from grid between two rows: a value becomes the mean of itself and its four
-// neighbors; columns wrap around.
-func relax(next, grid, below, above []float64) {
+// relax computes columns of next from grid between two rows: a value becomes the mean of itself and
+// its four neighbors; columns wrap around.
+func relax(next, grid, below, above []float64, from, to int) {
 	for i := range grid {
 		r, c := i/columns, i%columns
+		if c < from || c >= to {
+			continue
+		}
 		down, up := below[c], above[c]
 		if r > 0 {
 			down = grid[i-columns]
@@ -132,7 +149,7 @@ func (s *strip) check(steps int) error {
 		grid[i] = start(i)
 	}
 	for range steps {
-		relax(next, grid, grid[len(grid)-columns:], grid[:columns])
+		relax(next, grid, grid[len(grid)-columns:], grid[:columns], 0, columns)
 		grid, next = next, grid
 	}
 	for i, v := range s.grid {
