@@ -15,3 +15,31 @@ func (w *Worker) LiveConnections() (n int) {
 	}
 	return n
 }
+
+// Held is what a worker and its context hold.
+type Held struct {
+	Peers, Lanes, RxConns int // of the worker
+	Owned                 int // workers, Threads in use and memory of the context
+}
+
+// HeldBy counts what w and its context hold.
+func HeldBy(w *Worker) (h Held) {
+	w.t.lock()
+	h.Peers = w.t.peers.Len()
+	for i := range w.t.lanes {
+		if w.t.lanes[i].ep != nil {
+			h.Lanes++
+		}
+	}
+	for _, rx := range w.t.rxConns {
+		if rx != nil {
+			h.RxConns++
+		}
+	}
+	w.t.unlock()
+	x := w.t.ctx
+	x.mu.Lock()
+	h.Owned = len(x.owned)
+	x.mu.Unlock()
+	return h
+}
