@@ -17,7 +17,8 @@ const (
 	tagPong
 	tagStream
 	tagBig
-	tagNever // nobody sends it
+	tagNever  // nobody sends it
+	tagWaiter // nobody receives it
 )
 
 const (

@@ -47,7 +47,7 @@ func (v *side) send(n int) error {
 	for k := uint64(0); ; k++ {
 		p := buf[:n]
 		fill(p, 1, k)
-		if err := v.end(v.e.TagSend(p, tagStream)); err != nil {
+		if err := v.end(v.out.TagSend(p, tagStream)); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (v *side) sendSync() error {
 	buf := make([]byte, announced)
 	for k := uint64(0); ; k++ {
 		fill(buf, 1, k)
-		if err := v.end(v.e.TagSendSync(buf, tagStream)); err != nil {
+		if err := v.end(v.out.TagSendSync(buf, tagStream)); err != nil {
 			return err
 		}
 	}
@@ -83,7 +83,7 @@ func (v *side) sendAM() error {
 	buf := v.buffer(announced)
 	for k := uint64(0); ; k++ {
 		fill(buf, 1, k)
-		if err := v.end(v.e.AMSend(amStream, []byte("header"), buf)); err != nil {
+		if err := v.end(v.out.AMSend(amStream, []byte("header"), buf)); err != nil {
 			return err
 		}
 	}
@@ -213,7 +213,7 @@ func (v *side) flood() error {
 			return err
 		}
 		fill(bufs[i][:], 1, k)
-		sent[i] = v.e.TagSend(bufs[i][:], tagStream)
+		sent[i] = v.out.TagSend(bufs[i][:], tagStream)
 	}
 }
 
@@ -225,7 +225,7 @@ func (v *side) talk(begin bool, n int, wait func(*side, ucp.RecvRequest) error) 
 		fill(out, 1, k)
 		r := v.w.TagRecv(buf, tagPing, allBits).Tie(v.e)
 		if begin {
-			if err := v.wait(v.e.TagSendInline(out, tagPing).Wait); err != nil {
+			if err := v.wait(v.out.TagSendInline(out, tagPing).Wait); err != nil {
 				r.Drop()
 				return err
 			}
@@ -239,7 +239,7 @@ func (v *side) talk(begin bool, n int, wait func(*side, ucp.RecvRequest) error) 
 			check(&orderError{got, k})
 		}
 		if !begin {
-			if err := v.wait(v.e.TagSendInline(out, tagPing).Wait); err != nil {
+			if err := v.wait(v.out.TagSendInline(out, tagPing).Wait); err != nil {
 				return err
 			}
 		}
@@ -290,7 +290,7 @@ func (v *side) openClose() error {
 	buf := make([]byte, 200)
 	for k := uint64(0); ; k++ {
 		fill(buf, 1, k)
-		r := v.e.TagSend(buf, tagStream)
+		r := v.out.TagSend(buf, tagStream)
 		if err := v.wait(r.Wait); err != nil {
 			return err
 		}
@@ -304,8 +304,8 @@ func (v *side) openClose() error {
 
 // reopen closes the endpoint, which takes long where the peer stands still.
 func (v *side) reopen() error {
-	err := v.e.Close()
-	v.e = must(v.connect(v.peer))
+	err := v.closePeer()
+	v.connectPeer()
 	if err != nil && context.Cause(v.ctx) != nil {
 		return context.Cause(v.ctx)
 	}

@@ -3,10 +3,12 @@
 package test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,6 +19,9 @@ import (
 
 // multiEnv has a side use a worker of any goroutine.
 const multiEnv = "GOUCX_TEST_MULTI"
+
+// threadsEnv has a side send through a Thread, and others wait for the peer meanwhile.
+const threadsEnv = "GOUCX_TEST_SIDE_THREADS"
 
 // errGiveUp ends a wait of a side when the test says so.
 var errGiveUp = errors.New("told to give up")
@@ -37,6 +42,9 @@ type side struct {
 	*node
 	peer     string
 	e        ucp.Endpoint // to the peer
+	out      ucp.Endpoint // what the side sends by: e, or through thread
+	thread   *ucp.Thread
+	waiters  []chan error // of Threads, until the peer fails
 	bystands ucp.Endpoint
 	ctx      context.Context
 	giveUp   context.CancelCauseFunc
@@ -93,11 +101,19 @@ func roleSide(p *parent) {
 	check(scanLine(p.hear(), &v.peer))
 	check(pingPong(context.Background(), v.w, v.bystands, 5))
 	v.say("met")
-	v.e = must(v.connect(v.peer))
+	if os.Getenv(threadsEnv) != "" {
+		v.thread = must(v.w.NewThread())
+	}
+	v.connectPeer()
 	for s := v.hear(); s != "go"; s = v.hear() {
 	}
 	v.ctx, v.giveUp = context.WithCancelCause(context.Background())
 	go v.obey()
+	if v.thread != nil {
+		for range 3 {
+			v.waiters = append(v.waiters, v.waitByThread())
+		}
+	}
 	v.failed(act(v))
 	for {
 		v.w.Progress() // what ended is taken away
@@ -108,6 +124,60 @@ func roleSide(p *parent) {
 		default:
 		}
 	}
+}
+
+// connectPeer makes the endpoints to the peer.
+func (v *side) connectPeer() {
+	v.e = must(v.connect(v.peer))
+	if v.out = v.e; v.thread != nil {
+		v.out = v.e.On(v.thread)
+	}
+}
+
+func (v *side) closePeer() error {
+	if v.thread == nil {
+		return v.e.Close()
+	}
+	return errors.Join(v.out.Close(), v.e.Close())
+}
+
+// waitByThread has a goroutine send through a Thread what the peer never receives. Each request must end
+// once, with the peer, and the goroutine with the first reason.
+func (v *side) waitByThread() chan error {
+	th, done := must(v.w.NewThread()), make(chan error, 1)
+	e := must(v.connect(v.peer))
+	go func() {
+		et := e.On(th)
+		rs := []ucp.Request{
+			et.TagSendSync(make([]byte, 8), tagWaiter), et.TagSendSync(make([]byte, announced), tagWaiter), et.TagSend(make([]byte, announced), tagWaiter),
+		}
+		ends := make([]int, len(rs))
+		var reason error
+		for i, r := range rs {
+			pending := r.Notify(func(c ucp.Completion) {
+				ends[i]++
+				reason = cmp.Or(reason, c.Err)
+			}, 0)
+			if !pending { // the peer was gone already
+				ends[i]++
+				reason = cmp.Or(reason, r.Err())
+			}
+		}
+		for slices.Contains(ends, 0) {
+			if th.Progress() == 0 {
+				time.Sleep(100 * time.Microsecond) // the process has others that are tested
+			}
+		}
+		for range 1000 {
+			th.Progress()
+		}
+		if slices.Max(ends) > 1 {
+			reason = fmt.Errorf("requests have ended %v times", ends)
+		}
+		check(errors.Join(th.Close(), e.Close()))
+		done <- reason
+	}()
+	return done
 }
 
 // obey takes lines while the side works.
@@ -168,7 +238,7 @@ func (v *side) goOn() {
 	if _, err := recv.Wait(ctx); !errors.Is(err, ucp.ErrCanceled) {
 		check(fmt.Errorf("a cancelled receive: %w", err))
 	}
-	send := v.e.TagSend(make([]byte, big), tagBig)
+	send := v.out.TagSend(make([]byte, big), tagBig)
 	send.Cancel()
 	if err := send.Wait(ctx); !errors.Is(err, ucp.ErrCanceled) {
 		check(fmt.Errorf("a cancelled send: %w", err))
@@ -192,6 +262,14 @@ func (v *side) failed(err error) {
 		_, err := r.Wait(ctx)
 		reasons = append(reasons, err)
 	}
+	for _, c := range v.waiters {
+		select {
+		case err := <-c:
+			reasons = append(reasons, err)
+		case <-ctx.Done():
+			reasons = append(reasons, context.Cause(ctx))
+		}
+	}
 	v.say("ended", time.Now().UnixNano(), v.verdict(reasons))
 	v.untouched(false)
 	for _, all := range v.buffers { // nobody else writes to them any more
@@ -201,14 +279,22 @@ func (v *side) failed(err error) {
 	}
 	p := make([]byte, 100)
 	_, recv := v.w.TagRecv(p, tagNever, allBits).Tie(v.e).Wait(ctx)
+	if v.thread != nil { // it learns of the end when it progresses
+		for v.out.TagSend(p, 1).Wait(ctx) == nil {
+			v.thread.Progress()
+		}
+	}
 	v.say("refused", v.verdict([]error{
-		v.e.TagSend(p, 1).Wait(ctx), v.e.TagSend(make([]byte, big), 1).Wait(ctx), v.e.TagSendInline(p[:8], 1).Wait(ctx),
-		v.e.TagSendUint64(1, 1).Wait(ctx), v.e.Flush().Wait(ctx), recv, v.e.Info().Err,
+		v.out.TagSend(p, 1).Wait(ctx), v.out.TagSend(make([]byte, big), 1).Wait(ctx), v.out.TagSendInline(p[:8], 1).Wait(ctx),
+		v.out.TagSendUint64(1, 1).Wait(ctx), v.out.Flush().Wait(ctx), recv, v.e.Info().Err, v.out.Info().Err,
 	}))
 	if err := pingPong(ctx, v.w, v.bystands, roundsAfter); err != nil {
 		check(fmt.Errorf("another endpoint: %w", err))
 	}
-	check(v.e.Close())
+	check(v.closePeer())
+	if v.thread != nil {
+		check(v.thread.Close())
+	}
 	v.untouched(true)
 	v.say("closed")
 }

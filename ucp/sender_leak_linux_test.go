@@ -35,6 +35,20 @@ func (p *openedDevices) Open(d verbs.DeviceInfo) (c verbs.Context, err error) {
 	return c, err
 }
 
+// objects counts the open objects of the device.
+func (p *openedDevices) objects() map[string]uint64 {
+	n := make(map[string]uint64)
+	if p.last == nil {
+		return n
+	}
+	for _, c := range p.last.Stats().Snapshot() {
+		if strings.HasPrefix(c.Name, "objects.") {
+			n[c.Name] = c.Value
+		}
+	}
+	return n
+}
+
 // threadPair is two workers between which Threads come and go.
 type threadPair struct {
 	*testing.T
@@ -103,20 +117,13 @@ func (p *threadPair) use(n int) {
 
 // holds counts.
 func (p *threadPair) holds() threadsHold {
-	h := threadsHold{Goroutines: runtime.NumGoroutine(), A: ucp.HeldBy(p.a), B: ucp.HeldBy(p.b), Objects: make(map[string]uint64)}
+	h := threadsHold{Goroutines: runtime.NumGoroutine(), A: ucp.HeldBy(p.a), B: ucp.HeldBy(p.b), Objects: p.device.objects()}
 	fds, err := os.ReadDir("/proc/self/fd")
 	require.NoError(p, err)
 	h.Descriptors = len(fds)
 	maps, err := os.ReadFile("/proc/self/maps")
 	require.NoError(p, err)
 	h.Mappings = strings.Count(string(maps), "goucx")
-	if p.device.last != nil {
-		for _, c := range p.device.last.Stats().Snapshot() {
-			if strings.HasPrefix(c.Name, "objects.") {
-				h.Objects[c.Name] = c.Value
-			}
-		}
-	}
 	return h
 }
 
@@ -124,7 +131,7 @@ func (p *threadPair) holds() threadsHold {
 func (p *threadPair) requireHolds(want threadsHold) {
 	p.Helper()
 	var h threadsHold
-	for limit := time.Now().Add(10*time.Second); ; time.Sleep(time.Millisecond) {
+	for limit := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		h = p.holds()
 		h.Goroutines = max(h.Goroutines, want.Goroutines) // one of an earlier test may end
 		if assert.ObjectsAreEqual(want, h) {
