@@ -28,11 +28,15 @@ const symbolPrefix = "github.com/goucx/goucx/perf."
 // two or three instructions per operation.
 func CountedOps() []Counted {
 	row := func(name, f string, run func(s *instrSide, n int) error) Counted {
-		return Counted{name, symbolPrefix + f, overUCP(ucp.ThreadSingle, run)}
+		return Counted{name, symbolPrefix + f, overUCP(ucp.ThreadSingle, false, run)}
 	}
+	byThread := func(name, f string, run func(s *instrSide, n int) error) Counted {
+		return Counted{name, symbolPrefix + f, overUCP(ucp.ThreadSingle, true, run)}
+	}
+	put := func(s *instrSide, n int) error { return countPut(s.key, s.out, n) }
 	tag := func(s *instrSide, n int) error { return countTag(s.b, s.ep, s.out, s.in, n) }
 	return []Counted{
-		row("put 8 B", "countPut", func(s *instrSide, n int) error { return countPut(s.key, s.out, n) }),
+		row("put 8 B", "countPut", put),
 		row("put 8 B + flush", "countPutFlush", func(s *instrSide, n int) error { return countPutFlush(s.ep, s.key, s.out, n) }),
 		row("get 8 B", "countGet", func(s *instrSide, n int) error { return countGet(s.key, s.in, n) }),
 		row("fetch-add 8 B", "countFetchAdd", func(s *instrSide, n int) error { return countFetchAdd(s.word, n) }),
@@ -42,7 +46,9 @@ func CountedOps() []Counted {
 		row("am 8 B pair", "countAM", func(s *instrSide, n int) error { return countAM(s.b, s.ep, s.out, &s.got, n) }),
 		row("idle progress, sender", "countIdle", func(s *instrSide, n int) error { return countIdle(s.a, n) }),
 		row("idle progress, receiver", "countIdle", func(s *instrSide, n int) error { return countIdle(s.b, n) }),
-		{"tag 8 B pair, multi", symbolPrefix + "countTag", overUCP(ucp.ThreadMulti, tag)},
+		{"tag 8 B pair, multi", symbolPrefix + "countTag", overUCP(ucp.ThreadMulti, false, tag)},
+		byThread("put 8 B, by a Thread", "countPut", put),
+		byThread("tag 8 B pair, by a Thread", "countTag", tag),
 		{"RC send 8 B pair", symbolPrefix + "countSend", openCountedSend},
 	}
 }
@@ -86,10 +92,10 @@ func growStack() byte {
 	return frame[len(frame)/2]
 }
 
-// overUCP opens two workers for run.
-func overUCP(mode ucp.ThreadMode, run func(s *instrSide, n int) error) func(Config) (func(int) error, func() error, error) {
+// overUCP opens two workers for run. With thread a Thread of one of them sends.
+func overUCP(mode ucp.ThreadMode, thread bool, run func(s *instrSide, n int) error) func(Config) (func(int) error, func() error, error) {
 	return func(cfg Config) (func(int) error, func() error, error) {
-		s, err := openInstr(cfg, mode)
+		s, err := openInstr(cfg, mode, thread)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -97,7 +103,7 @@ func overUCP(mode ucp.ThreadMode, run func(s *instrSide, n int) error) func(Conf
 	}
 }
 
-// instrSide holds the objects of the operations: a sends, b receives.
+// instrSide holds the objects of the operations: a sends, or a Thread of it, b receives.
 type instrSide struct {
 	ctx     *ucp.Context
 	a, b    *ucp.Worker
@@ -108,20 +114,20 @@ type instrSide struct {
 	got     int // number of handled active messages
 }
 
-func openInstr(cfg Config, mode ucp.ThreadMode) (*instrSide, error) {
+func openInstr(cfg Config, mode ucp.ThreadMode, thread bool) (*instrSide, error) {
 	s := &instrSide{in: make([]byte, 8), out: make([]byte, 8)}
 	var err error
 	s.ctx, err = ucp.Open(ucp.Config{Providers: cfg.Providers, Settings: cfg.Settings, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}
-	if err = s.connect(mode); err != nil {
+	if err = s.connect(mode, thread); err != nil {
 		return nil, errors.Join(err, s.ctx.Close())
 	}
 	return s, nil
 }
 
-func (s *instrSide) connect(mode ucp.ThreadMode) (err error) {
+func (s *instrSide) connect(mode ucp.ThreadMode, thread bool) (err error) {
 	if s.a, err = s.ctx.NewWorker(ucp.WorkerConfig{Mode: mode}); err != nil {
 		return err
 	}
@@ -130,6 +136,13 @@ func (s *instrSide) connect(mode ucp.ThreadMode) (err error) {
 	}
 	if s.ep, err = s.a.NewEndpoint(s.b.Address(), ucp.EndpointConfig{}); err != nil {
 		return err
+	}
+	if thread {
+		th, err := s.a.NewThread()
+		if err != nil {
+			return err
+		}
+		s.ep = s.ep.On(th)
 	}
 	m, err := s.ctx.Allocate(4096, ucp.MemConfig{})
 	if err != nil {

@@ -1,5 +1,7 @@
 package ucp
 
+import "github.com/goucx/goucx/ucs"
+
 // Hold takes the worker's lock, which nobody needs with ThreadSingle.
 func (w *Worker) Hold() (release func()) {
 	w.t.owner.mu.Lock()
@@ -43,3 +45,6 @@ func HeldBy(w *Worker) (h Held) {
 	x.mu.Unlock()
 	return h
 }
+
+// ThreadSpin is how long a wait for a request of t, which was used, polls.
+func ThreadSpin(t *Thread) ucs.Time { return t.own.t.polling.sleeper.spin }

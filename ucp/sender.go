@@ -195,7 +195,7 @@ func (w *Worker) newSender(p *threadPlan) *Worker {
 		}
 		s.t.locals = append(s.t.locals, local)
 	}
-	s.t.openPolling(s.t.ifaces, 0)
+	s.t.openPolling(s.t.ifaces, w.spin)
 	if x.own(s) != nil { // the context is closing
 		_ = s.Close()
 	}

@@ -160,18 +160,30 @@ func (w *Worker) threadLimits() (d sharing.Device) {
 	return d
 }
 
-// all returns the Threads that were open when it was called.
-func (s *threadSet) all() []*Thread {
+// close closes the Threads, at the same time: each may wait for its peers.
+func (s *threadSet) close() error {
 	if s == nil {
 		return nil
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.open), func(t *Thread) bool { return t == nil })
+	open := slices.Clone(s.open)
+	s.mu.Unlock()
+	errs := make([]error, len(open))
+	var all sync.WaitGroup
+	for i, t := range open {
+		if t != nil {
+			all.Go(func() { errs[i] = t.Close() })
+		}
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 func (s *threadSet) remove(t *Thread) {
 	s.mu.Lock()
 	s.open[t.number] = nil
+	if !slices.ContainsFunc(s.open, func(t *Thread) bool { return t != nil }) {
+		s.open, s.plan = nil, nil
+	}
 	s.mu.Unlock()
 }

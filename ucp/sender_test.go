@@ -6,6 +6,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -333,5 +334,22 @@ func TestThreadContextClose(t *testing.T) {
 			_ = x.Close() // a flush reports the rejected send
 			require.ErrorIs(t, s.Err(), ucp.ErrRejected)
 		})
+	}
+}
+
+// A wait for a Thread's request polls as long as one for its worker's.
+func TestThreadSpin(t *testing.T) {
+	x, err := ucp.Open(ucp.Config{Providers: provider("shm")})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, x.Close()) }()
+	for _, spin := range []time.Duration{-1, time.Second} {
+		w, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle, Spin: spin})
+		require.NoError(t, err)
+		ep, err := w.NewEndpoint(w.Address(), ucp.EndpointConfig{})
+		require.NoError(t, err)
+		th, err := w.NewThread()
+		require.NoError(t, err)
+		ep.On(th)
+		require.EqualValues(t, spin, ucp.ThreadSpin(th))
 	}
 }

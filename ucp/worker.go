@@ -54,9 +54,10 @@ type WorkerConfig struct {
 type Worker struct {
 	t         thread
 	sharing   sharing.Policy
-	threads   *threadSet // nil: it has none
-	flushed   bool       // its context, which is closing, has flushed it
-	flushErr  error      // result of that flush
+	spin      time.Duration // WorkerConfig.Spin
+	threads   *threadSet    // nil: it has none
+	flushed   bool          // its context, which is closing, has flushed it
+	flushErr  error         // result of that flush
 	mode      ThreadMode
 	eager     bool          // endpoints connect when they are created
 	closeDone chan struct{} // closed when Close returns, with ThreadMulti
@@ -100,6 +101,7 @@ func (x *Context) NewWorker(c WorkerConfig) (*Worker, error) {
 		return nil, fmt.Errorf("new worker: %w", err)
 	}
 	w := x.newWorker(c.Mode)
+	w.spin = c.Spin
 	if w.sharing = c.Sharing; w.sharing.Assign == nil && w.sharing.Name == "" {
 		w.sharing, _ = sharing.Lookup(rowThreadSharing.Get(x.settings)) // the setting's parser knows the names
 	}
@@ -272,12 +274,7 @@ func (w *Worker) Close() error {
 		defer close(w.closeDone)
 	}
 	w.t.unlock()
-	var errs []error
-	for _, t := range threads.all() {
-		errs = append(errs, t.Close())
-	}
-	errs = append(errs, w.closeEndpoints())
-	err := errors.Join(errs...)
+	err := errors.Join(threads.close(), w.closeEndpoints())
 	w.t.lock()
 	if !w.t.acquireProgress() {
 		w.t.unlock()

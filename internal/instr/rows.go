@@ -40,6 +40,8 @@ var rows = []row{
 	{op: "idle progress, sender", ucx13: "103", ucx: "79", must: 40},
 	{op: "idle progress, receiver", ucx13: "44", ucx: "36", must: 40},
 	{op: "tag 8 B pair, multi", must: 750},
+	{op: "put 8 B, by a Thread", must: 54},
+	{op: "tag 8 B pair, by a Thread", must: 454},
 	{op: "RC send 8 B pair", ucx13: tagPair, ucx: "574", must: 3 * 692, aim: 1.7 * 692},
 
 	{op: "put 8 B", title: "put 8 B, key resolved at each", env: lateKeys},
