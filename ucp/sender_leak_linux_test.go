@@ -48,6 +48,19 @@ func (p *openedDevices) objects() map[string]uint64 {
 	return n
 }
 
+// overDevice is rc or ud over d, an in-process device.
+func overDevice(transport string, d *openedDevices, c soft.Config) []uct.Component {
+	devices := func(_ *config.Set, log *zap.Logger) []verbs.Provider {
+		c.Link, c.Log = soft.LinkInproc, log
+		d.Provider = soft.New(c)
+		return []verbs.Provider{d}
+	}
+	if transport == "rc" {
+		return []uct.Component{rc.Component(devices)}
+	}
+	return []uct.Component{ud.Component(devices)}
+}
+
 // threadPair is two workers between which Threads come and go.
 type threadPair struct {
 	*testing.T
@@ -66,13 +79,10 @@ type threadsHold struct {
 
 func newThreadPair(t *testing.T, transport string) *threadPair {
 	p := &threadPair{T: t, device: new(openedDevices)}
-	devices := func(_ *config.Set, log *zap.Logger) []verbs.Provider {
-		p.device.Provider = soft.New(soft.Config{Link: soft.LinkInproc, Switch: soft.NewSwitch(), Log: log})
-		return []verbs.Provider{p.device}
+	ps := provider(transport)
+	if transport != "shm" {
+		ps = overDevice(transport, p.device, soft.Config{Switch: soft.NewSwitch()})
 	}
-	ps := map[string][]uct.Component{
-		"shm": provider("shm"), "rc": {rc.Component(devices)}, "ud": {ud.Component(devices)},
-	}[transport]
 	set, _, err := config.Load(config.Options{Dirs: []string{}}, ucp.Tables(ps)...)
 	require.NoError(t, err)
 	x, err := ucp.Open(ucp.Config{Providers: ps, Settings: set})
