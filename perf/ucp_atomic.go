@@ -44,7 +44,7 @@ func (k *ucpAtomic[T]) active(n int64, st *stamps) error {
 		return err
 	}
 	for _, f := range k.pending() {
-		if err := ready(k.ucpSide, f); err != nil {
+		if err := posted(k.ucpSide, f); err != nil {
 			return err
 		}
 		if _, err := f.Wait(k.link); err != nil {
@@ -78,7 +78,7 @@ func (k *ucpAtomic[T]) nextFetch() (*ucp.Fetch[T], error) {
 	f := &k.fetches[k.next]
 	var err error
 	if k.full {
-		if err = ready(k.ucpSide, *f); err == nil {
+		if err = posted(k.ucpSide, *f); err == nil {
 			_, err = f.Wait(k.link)
 		}
 	}

@@ -298,10 +298,14 @@ func (s *ucpSide) transports() string {
 // busy machine the peer may be waiting for it.
 const yieldSpins = 1 << 14
 
-// idle is one pass of a loop that waits for memory; an error ends the wait.
+// threadPasses is how many passes a wait makes for what the peer does, until one of the Thread, whose
+// operations complete meanwhile.
+const threadPasses = 8
+
+// idle is one pass of a loop that waits for memory or a message; an error ends the wait.
 func (s *ucpSide) idle() error {
 	s.w.Progress()
-	if s.thread != nil {
+	if s.thread != nil && s.spins%threadPasses == 0 {
 		s.thread.Progress()
 	}
 	if s.spins++; s.spins%64 == 0 {
@@ -335,25 +339,29 @@ func (s *ucpSide) enqueue(r ucp.Request) error {
 	return s.wait(old)
 }
 
-// wait waits for r.
+// wait waits for r, an operation that this side posted.
 func (s *ucpSide) wait(r ucp.Request) error {
-	if err := ready(s, r); err != nil {
+	if err := posted(s, r); err != nil {
 		return err
 	}
 	return r.Wait(s.link)
 }
 
-// ready waits until r is complete if a Thread sends: the wait of a request of the Thread would not
-// progress the worker, nor the other way around.
-func ready[R interface{ Done() bool }](s *ucpSide, r R) error {
-	if s.thread == nil {
-		return nil
+// posted waits until r, an operation of the Thread, is complete, if a Thread sends: its own wait would
+// not progress the worker.
+func posted[R interface{ Done() bool }](s *ucpSide, r R) error {
+	for s.thread != nil && !r.Done() {
+		s.thread.Progress()
+		if err := s.idle(); err != nil {
+			return err
+		}
 	}
-	return poll(s, r)
+	return nil
 }
 
-func poll[R interface{ Done() bool }](s *ucpSide, r R) error {
-	for !r.Done() {
+// received waits until r is complete, if a Thread sends: its own wait would not progress the Thread.
+func (s *ucpSide) received(r ucp.RecvRequest) error {
+	for s.thread != nil && !r.Done() {
 		if err := s.idle(); err != nil {
 			return err
 		}

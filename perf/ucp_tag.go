@@ -122,7 +122,7 @@ func (k *ucpTag) receive() error {
 		}
 	}
 	r := k.w.TagRecv(k.in, tagData, k.mask)
-	if err := ready(k.ucpSide, r); err != nil {
+	if err := k.received(r); err != nil {
 		return err
 	}
 	m, err := r.Wait(k.link)
@@ -277,7 +277,7 @@ func (k *ucpTag) burstAlone(n int) error {
 			}
 			posted = w.TagRecv(in, tagData, mask)
 		}
-		if err := ready(k.ucpSide, posted); err != nil {
+		if err := k.received(posted); err != nil {
 			return err
 		}
 		if _, err := posted.Wait(l); err != nil {

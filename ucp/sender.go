@@ -18,7 +18,7 @@ import (
 // a Thread. Receives, probes and handlers stay the worker's.
 //
 // Operations of one Thread have the order of those of a worker. Between Threads, and between a
-// Thread and its worker, there is none without a flush.
+// Thread and its worker, there is none; a flush orders puts, gets and atomics (docs/ordering.md).
 //
 // One goroutine at a time uses a Thread, its endpoints, keys and requests. A wait for one of its
 // requests progresses the Thread alone; its worker does not progress it, and Worker.Flush does not

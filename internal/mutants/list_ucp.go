@@ -15,6 +15,24 @@ var ucpList = []mutant{
 		pkg: "./cmd/ucx_info", test: "^TestSharingOfSixteenThreads$",
 	},
 	{
+		name: "a Thread's peers do not learn of its worker",
+		file: "ucp/sender.go",
+		old:  "wi.address = append(a, w.parent.address...)", new: "wi.address = a",
+		pkg: "./ucp", test: "^TestThread$/^shm$",
+	},
+	{
+		name: "a policy plans without the limits of the device",
+		file: "ucp/sender_plan.go",
+		old:  ", Device: w.threadLimits()}", new: "}",
+		pkg: "./ucp", test: "^TestThreadLimits$",
+	},
+	{
+		name: "the device context of a Thread is not released",
+		file: "ucp/sender_plan.go",
+		old:  "	return c.close()\n}\n\nfunc (c *threadContext)", new: "	return nil\n}\n\nfunc (c *threadContext)",
+		pkg: "./ucp", test: "^TestThreadContexts$",
+	},
+	{
 		name: "an older wildcard loses to an exact receive",
 		file: "ucp/tagmatch/posted.go",
 		old:  "		if e.seq > limit {", new: "		if limit != ^uint64(0) {",

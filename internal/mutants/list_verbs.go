@@ -21,6 +21,18 @@ var verbsList = []mutant{
 		pkg: "./verbs/soft", test: "^TestUARPolicies$",
 	},
 	{
+		name: "an engine forgets a queue pair that has to send later",
+		file: "verbs/soft/engine.go",
+		old:  "	e.dirty = append(e.dirty, q)\n", new: "	e.dirty = e.dirty[:0:0]\n",
+		pkg: "./verbs/soft", test: "^TestEngineOfThreadDomain$|^TestThreadsStream$",
+	},
+	{
+		name: "the background goroutine does not learn of a new engine",
+		file: "verbs/soft/engine.go",
+		old:  "	d.wakeBackground() // it has to", new: "	// it has to",
+		pkg: "./verbs/soft", test: "^TestNewEngineIsServed$",
+	},
+	{
 		name: "a list goes by BlueFlame",
 		file: "verbs/soft/uar_post.go",
 		old:  "if n == 1 && u.blueFlame", new: "if u.blueFlame",

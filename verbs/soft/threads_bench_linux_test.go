@@ -1,21 +1,13 @@
 package soft
 
 import (
-	"bufio"
-	"fmt"
-	"io"
-	"os"
-	"os/exec"
-	"runtime"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goucx/goucx/internal/sidebyside"
 	"github.com/goucx/goucx/ucs"
-	"github.com/goucx/goucx/ucs/cpu"
 	"github.com/goucx/goucx/verbs"
 )
 
@@ -107,63 +99,14 @@ func (l *loop) run(d time.Duration) (writes int) {
 	}
 }
 
-// onCPU runs f on a thread of its own that stays on one processor.
-func onCPU(i int, f func()) {
-	var done sync.WaitGroup
-	done.Go(func() {
-		runtime.LockOSThread() // for good: the thread ends with the goroutine
-		_ = cpu.SetAffinity([]int{i % runtime.NumCPU()})
-		f()
-	})
-	done.Wait()
-}
-
-const (
-	threadsEnv    = "GOUCX_TEST_THREADS"
-	threadsWindow = 100 * time.Millisecond
-)
-
-// TestThreadsProcess is one of the two programs of BenchmarkThreads. For each line that it reads
-// it writes for one window, and prints how many writes these were.
+// TestThreadsProcess is one of the two programs of BenchmarkThreads.
 func TestThreadsProcess(t *testing.T) {
-	var i int
-	if _, err := fmt.Sscan(os.Getenv(threadsEnv), &i); err != nil {
-		return // runs in a process of its own
-	}
-	l := newLoop(t, opened(t, New(Config{Link: LinkInproc})), true)
-	onCPU(i, func() {
-		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			fmt.Println("writes", l.run(threadsWindow))
-		}
-	})
-}
-
-// threadsPeer is a process that runs TestThreadsProcess.
-type threadsPeer struct {
-	in  io.WriteCloser
-	out *bufio.Scanner
-}
-
-func startThreadsPeer(b *testing.B, i int) *threadsPeer {
-	cmd := exec.Command(os.Args[0], "-test.run=^TestThreadsProcess$") //nolint:gosec // the test itself
-	cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d", threadsEnv, i))
-	in, err := cmd.StdinPipe()
-	require.NoError(b, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(b, err)
-	require.NoError(b, cmd.Start())
-	b.Cleanup(func() {
-		_ = in.Close()
-		_ = cmd.Wait()
-	})
-	return &threadsPeer{in, bufio.NewScanner(out)}
+	sidebyside.Serve(t, func() sidebyside.Loop { return newLoop(t, opened(t, New(Config{Link: LinkInproc})), true).run })
 }
 
 // BenchmarkThreads compares the rate of writes of eight bytes over the in-process link, inline and
 // in lists of 32, of two threads in one program with that of two programs on the same processors.
-// Each thread drives both ends of its own connection. The forms take turns in windows of 100 ms.
-// The results are medians: the rate of each form, and its ratio to two programs in the same
-// round.
+// Each thread drives both ends of its own connection.
 func BenchmarkThreads(b *testing.B) {
 	open := func() verbs.Context {
 		c := opened(b, New(Config{Link: LinkInproc}))
@@ -171,49 +114,17 @@ func BenchmarkThreads(b *testing.B) {
 		return c
 	}
 	shared, plain := open(), open()
-	forms := []struct {
-		name  string
-		loops []*loop
-	}{
-		{"programs", nil},
-		{"domains", []*loop{newLoop(b, shared, true), newLoop(b, shared, true)}}, // one context, a thread domain each
-		{"contexts", []*loop{newLoop(b, open(), true), newLoop(b, open(), true)}},
-		{"plain", []*loop{newLoop(b, plain, false), newLoop(b, plain, false)}}, // one context without thread domains
-		{"one", []*loop{newLoop(b, open(), true)}},
-	}
-	peers := []*threadsPeer{startThreadsPeer(b, 0), startThreadsPeer(b, 1)}
-	rates, ratios := make([][]float64, len(forms)), make([][]float64, len(forms))
-	for b.Loop() {
-		for k, f := range forms {
-			writes := make([]int, 2)
-			var all sync.WaitGroup
-			for i, l := range f.loops {
-				all.Go(func() { onCPU(i, func() { writes[i] = l.run(threadsWindow) }) })
-			}
-			if f.loops == nil {
-				for _, p := range peers {
-					_, err := fmt.Fprintln(p.in)
-					require.NoError(b, err)
-				}
-				for i, p := range peers {
-					require.True(b, p.out.Scan())
-					_, err := fmt.Sscanf(p.out.Text(), "writes %d", &writes[i])
-					require.NoError(b, err)
-				}
-			}
-			all.Wait()
-			rates[k] = append(rates[k], float64(writes[0]+writes[1])/threadsWindow.Seconds()/1e6)
-			ratios[k] = append(ratios[k], rates[k][len(rates[k])-1]/rates[0][len(rates[0])-1])
+	loops := func(ls ...*loop) (out []sidebyside.Loop) {
+		for _, l := range ls {
+			out = append(out, l.run)
 		}
+		return out
 	}
-	for k, f := range forms {
-		slices.Sort(rates[k])
-		slices.Sort(ratios[k])
-		n := len(rates[k])
-		b.ReportMetric(rates[k][n/2], f.name+"-M/s")
-		if k > 0 {
-			b.ReportMetric(ratios[k][n/2], f.name+"/programs")
-		}
-	}
-	b.ReportMetric(0, "ns/op")
+	sidebyside.Compare(b,
+		sidebyside.Form{Name: "programs", Programs: "TestThreadsProcess", Processors: 2},
+		sidebyside.Form{Name: "domains", Loops: loops(newLoop(b, shared, true), newLoop(b, shared, true))}, // one context, a thread domain each
+		sidebyside.Form{Name: "contexts", Loops: loops(newLoop(b, open(), true), newLoop(b, open(), true))},
+		sidebyside.Form{Name: "plain", Loops: loops(newLoop(b, plain, false), newLoop(b, plain, false))}, // one context without thread domains
+		sidebyside.Form{Name: "one", Loops: loops(newLoop(b, open(), true))},
+	)
 }
