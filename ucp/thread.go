@@ -129,10 +129,10 @@ func (o *progressOwner) lockPass() {
 	if o.lockWaiters.Load() > 0 {
 		o.giveWay()
 	}
-	if debugThreads && o.mu.TryLock() {
+	if debugThreads {
+		o.lockShared() // which refuses a second goroutine
 		return
 	}
-	o.refuseSecond()
 	o.mu.Lock()
 }
 
