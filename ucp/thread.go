@@ -117,7 +117,9 @@ func (o *progressOwner) lockShared() {
 
 //go:noinline
 func (o *progressOwner) lockSlow() {
-	o.refuseSecond()
+	if debugThreads && o.ofThread {
+		panic("ucp: two goroutines use a Thread at once; each needs a Thread of its own")
+	}
 	o.lockWaiters.Add(1)
 	o.mu.Lock()
 	o.granted.Add(1)
@@ -138,13 +140,6 @@ func (o *progressOwner) lockPass() {
 
 // setOfThread makes the lock that of a Thread.
 func (o *progressOwner) setOfThread() { o.ofThread = true }
-
-// refuseSecond panics if the lock, which another goroutine has, is a Thread's.
-func (o *progressOwner) refuseSecond() {
-	if debugThreads && o.ofThread {
-		panic("ucp: two goroutines use a Thread at once; each needs a Thread of its own")
-	}
-}
 
 // giveWay lets goroutines that wait for the lock to post go first. If there are more
 // goroutines or threads than processors, a waiting one may not run. It then gets the lock
