@@ -1,12 +1,14 @@
 package rc
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/internal/suitetest"
+	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/uct/ucttest"
 )
 
@@ -40,6 +42,16 @@ func TestConformanceOfRestlessConnections(t *testing.T) {
 	suitetest.Nightly(t)
 	s := impatient(t, "UCX_RC_MAX_PAIRS=1", "UCX_RC_TX_QUEUE_LEN=16", "UCX_RC_TX_BUFS=16", "UCX_RC_RX_QUEUE_LEN=32", "UCX_RC_SEG_SIZE=1k")
 	ucttest.Run(t, ucttest.Factory{Component: Component(inproc()), Column: "rc-inproc", Messages: fewMessages, Settings: s})
+}
+
+// TestConformanceThreads: the same for the ifaces of Threads, whose queue pairs are in thread domains.
+func TestConformanceThreads(t *testing.T) {
+	suitetest.Nightly(t)
+	for _, r := range []uct.Resources{{Domain: uct.ExclusiveDomain, Spares: 1}, {Domain: uct.PairedDomain}, {Domain: uct.NoDomain}} {
+		t.Run(fmt.Sprint(r.Domain), func(t *testing.T) {
+			ucttest.Run(t, ucttest.Factory{Component: Component(inproc()), Column: "rc-inproc", Settings: impatient(t), Messages: fewMessages, Resources: r})
+		})
+	}
 }
 
 func TestGateAllocs(t *testing.T) {

@@ -1,6 +1,7 @@
 package ud
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/goucx/goucx/config"
 	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/transports/internal/nic"
+	"github.com/goucx/goucx/uct"
 	"github.com/goucx/goucx/uct/ucttest"
 	"github.com/goucx/goucx/verbs"
 	"github.com/goucx/goucx/verbs/soft"
@@ -58,6 +60,16 @@ func TestConformanceLossy(t *testing.T) {
 		Component: Component(faulty(soft.LinkUDP, 0.01)), Column: "ud-lossy", Settings: impatient(t, "4s"), Late: true,
 		Messages: 5000, Themes: []string{"am", "order", "pending", "flush", "active", "close"},
 	})
+}
+
+// TestConformanceThreads: the same for the ifaces of Threads, whose queue pairs are in thread domains.
+func TestConformanceThreads(t *testing.T) {
+	suitetest.Nightly(t)
+	for _, r := range []uct.Resources{{Domain: uct.ExclusiveDomain, Spares: 1}, {Domain: uct.PairedDomain}, {Domain: uct.NoDomain}} {
+		t.Run(fmt.Sprint(r.Domain), func(t *testing.T) {
+			ucttest.Run(t, ucttest.Factory{Component: Component(inproc()), Column: "ud-inproc", Settings: impatient(t, "4s"), Messages: 20_000, Resources: r})
+		})
+	}
 }
 
 func TestGateAllocs(t *testing.T) {

@@ -99,7 +99,7 @@ func (e *env) nodeOn(d uct.Domain) *node {
 	_, _ = rand.Read(n.worker[:])
 	var err error
 	n.iface, err = d.OpenIface(e.info(d), uct.IfaceConfig{
-		Handler: n, Worker: n.worker, Settings: e.factory.Settings,
+		Handler: n, Worker: n.worker, Settings: e.factory.Settings, Resources: e.factory.Resources,
 	})
 	require.NoError(e, err, "open iface")
 	e.Cleanup(func() {

@@ -30,6 +30,8 @@ type Factory struct {
 	Late bool
 	// Themes to run; nil, and always with GOUCX_TEST_LONG=1: all.
 	Themes []string
+	// Resources of the ifaces.
+	Resources uct.Resources
 }
 
 // testCase tests one property of the contract.
