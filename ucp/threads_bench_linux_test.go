@@ -161,12 +161,11 @@ func BenchmarkThreads(b *testing.B) {
 			sidebyside.Compare(b,
 				sidebyside.Form{Name: "programs", Programs: c.program, Processors: 2},
 				sidebyside.Form{Name: "workers", Loops: of("", 2)},
-				sidebyside.Form{Name: "threads", Loops: of("dynamic", 2)},
-				sidebyside.Form{Name: "threads2", Loops: of("dynamic", 2), Against: "workers"},
+				sidebyside.Form{Name: "threads", Loops: of("dynamic", 2), Against: []string{"programs", "workers"}},
 				sidebyside.Form{Name: "worker", Loops: of("", 1)},
-				sidebyside.Form{Name: "thread", Loops: of("dynamic", 1), Against: "worker"},
+				sidebyside.Form{Name: "thread", Loops: of("dynamic", 1), Against: []string{"worker"}},
 				sidebyside.Form{Name: "multi", Loops: goroutines(newSenders(b, c.transport, "mpi-threads", ucp.ThreadMulti, 1), c.f)},
-				sidebyside.Form{Name: "multi8", Loops: goroutines(newSenders(b, c.transport, "mpi-threads", ucp.ThreadMulti, 8), c.f), Against: "multi"},
+				sidebyside.Form{Name: "multi8", Loops: goroutines(newSenders(b, c.transport, "mpi-threads", ucp.ThreadMulti, 8), c.f), Against: []string{"multi"}},
 			)
 		})
 	}

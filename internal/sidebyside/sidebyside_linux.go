@@ -31,8 +31,8 @@ type Form struct {
 	// Programs is the name of a test that calls Serve. Processors is how many of these run.
 	Programs   string
 	Processors int
-	// Against is the name of the form before this one whose rate the ratio refers to; "": the first.
-	Against string
+	// Against are the names of the forms with whose rate that of this one is compared.
+	Against []string
 }
 
 // window is the time for which a form runs before it is the turn of the next.
@@ -88,7 +88,7 @@ func onProcessor(i int, f func()) {
 }
 
 // Compare runs the forms in turn, for 100 ms each, as often as b says. It reports medians: the rate of each
-// form in millions a second, and its ratio to that of another one in the same round.
+// form in millions a second, and its ratio to that of others in the same round.
 func Compare(b *testing.B, forms ...Form) {
 	b.Helper()
 	programs := make([][]*program, len(forms))
@@ -97,31 +97,30 @@ func Compare(b *testing.B, forms ...Form) {
 			programs[k] = append(programs[k], start(b, f.Programs, i))
 		}
 	}
-	rates, ratios := make([][]float64, len(forms)), make([][]float64, len(forms))
+	rates := make(map[string][]float64) // by form, in the order of the rounds
 	for b.Loop() {
 		for k, f := range forms {
 			n := run(b, f.Loops, programs[k])
-			rates[k] = append(rates[k], float64(n)/window.Seconds()/1e6)
-		}
-		last := len(rates[0]) - 1
-		for k, f := range forms {
-			base := max(0, slices.IndexFunc(forms, func(o Form) bool { return o.Name == f.Against }))
-			ratios[k] = append(ratios[k], rates[k][last]/rates[base][last])
+			rates[f.Name] = append(rates[f.Name], float64(n)/window.Seconds()/1e6)
 		}
 	}
-	for k, f := range forms {
-		slices.Sort(rates[k])
-		slices.Sort(ratios[k])
-		n := len(rates[k])
-		b.ReportMetric(rates[k][n/2], f.Name+"-M/s")
-		if against := f.Against; k > 0 {
-			if against == "" {
-				against = forms[0].Name
+	for _, f := range forms {
+		b.ReportMetric(median(rates[f.Name]), f.Name+"-M/s")
+		for _, other := range f.Against {
+			ratios := slices.Clone(rates[f.Name])
+			for i, r := range rates[other] {
+				ratios[i] /= r
 			}
-			b.ReportMetric(ratios[k][n/2], f.Name+"/"+against)
+			b.ReportMetric(median(ratios), f.Name+"/"+other)
 		}
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+func median(v []float64) float64 {
+	v = slices.Clone(v)
+	slices.Sort(v)
+	return v[len(v)/2]
 }
 
 // run runs loops, or programs, for a window, and returns the sum of what they did.

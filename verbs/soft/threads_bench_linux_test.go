@@ -120,11 +120,12 @@ func BenchmarkThreads(b *testing.B) {
 		}
 		return out
 	}
+	against := []string{"programs"}
 	sidebyside.Compare(b,
 		sidebyside.Form{Name: "programs", Programs: "TestThreadsProcess", Processors: 2},
-		sidebyside.Form{Name: "domains", Loops: loops(newLoop(b, shared, true), newLoop(b, shared, true))}, // one context, a thread domain each
-		sidebyside.Form{Name: "contexts", Loops: loops(newLoop(b, open(), true), newLoop(b, open(), true))},
-		sidebyside.Form{Name: "plain", Loops: loops(newLoop(b, plain, false), newLoop(b, plain, false))}, // one context without thread domains
+		sidebyside.Form{Name: "domains", Loops: loops(newLoop(b, shared, true), newLoop(b, shared, true)), Against: against}, // one context, a thread domain each
+		sidebyside.Form{Name: "contexts", Loops: loops(newLoop(b, open(), true), newLoop(b, open(), true)), Against: against},
+		sidebyside.Form{Name: "plain", Loops: loops(newLoop(b, plain, false), newLoop(b, plain, false)), Against: against}, // one context without thread domains
 		sidebyside.Form{Name: "one", Loops: loops(newLoop(b, open(), true))},
 	)
 }
