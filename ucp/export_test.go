@@ -8,6 +8,22 @@ func (w *Worker) Hold() (release func()) {
 	return w.t.owner.mu.Unlock
 }
 
+// HoldAll takes the locks of a worker, of what its Threads share, and of its context.
+func HoldAll(w *Worker) (release func()) {
+	all := []interface {
+		Lock()
+		Unlock()
+	}{&w.t.owner.mu, w.t.publish.mu, &w.threads.mu, &w.t.ctx.mu}
+	for _, l := range all {
+		l.Lock()
+	}
+	return func() {
+		for _, l := range all {
+			l.Unlock()
+		}
+	}
+}
+
 // LiveConnections is how many connections of the worker hold something.
 func (w *Worker) LiveConnections() (n int) {
 	w.t.lock()
