@@ -34,7 +34,7 @@ func newUCPAM(s *ucpSide) (kernel, error) {
 	k.arrivedUntil = &runUntil{s.link, func() bool { return k.got >= k.want || k.bad != nil }}
 	k.fetched = k.fetchEnds
 	k.echo = k.echoPlain
-	if s.p.Validate || s.p.Sleep || s.thread != nil {
+	if s.p.Validate || s.p.Sleep {
 		k.echo = k.echoSlow
 	}
 	if s.p.Registered {
@@ -148,7 +148,7 @@ func (k *ucpAM) await(n int64) error {
 //hot:bench BenchmarkRun/ucp_am_lat
 //go:noinline
 func (k *ucpAM) echoPlain(n int64, st *stamps) error {
-	ep, header, out, l := k.ep, k.header, k.buf, k.link
+	ep, header, out := k.ep, k.header, k.buf
 	for range n {
 		k.want++
 		for k.got < k.want {
@@ -158,8 +158,10 @@ func (k *ucpAM) echoPlain(n int64, st *stamps) error {
 		}
 		r := ep.AMSend(amMeasured, header, out)
 		st.tick()
-		if err := r.Wait(l); err != nil {
-			return err
+		if r != (ucp.Request{}) {
+			if err := k.wait(r); err != nil {
+				return err
+			}
 		}
 	}
 	return k.bad

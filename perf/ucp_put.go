@@ -31,7 +31,7 @@ func newUCPPut(s *ucpSide) kernel {
 		k.loop = k.burstWith
 	}
 	k.arrived = func() bool { return k.last.is(k.seq) }
-	if s.p.Registered || s.p.Sleep || s.p.Validate || s.thread != nil {
+	if s.p.Registered || s.p.Sleep || s.p.Validate {
 		k.echo = k.echoSlow
 	}
 	return k
@@ -123,7 +123,7 @@ func (k *ucpPut) each(n int, st *stamps) error {
 //hot:bench BenchmarkRun/ucp_put_lat
 //go:noinline
 func (k *ucpPut) echoPlain(n int64, st *stamps) error {
-	key, p, last, l := k.key, k.buf, k.last, k.link
+	key, p, last := k.key, k.buf, k.last
 	for range n {
 		k.seq++
 		for !last.is(k.seq) {
@@ -134,8 +134,10 @@ func (k *ucpPut) echoPlain(n int64, st *stamps) error {
 		p[len(p)-1] = k.seq + k.lead
 		r := key.Put(p, 0)
 		st.tick()
-		if err := r.Wait(l); err != nil {
-			return err
+		if r != (ucp.Request{}) {
+			if err := k.wait(r); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

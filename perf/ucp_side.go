@@ -298,16 +298,10 @@ func (s *ucpSide) transports() string {
 // busy machine the peer may be waiting for it.
 const yieldSpins = 1 << 14
 
-// threadPasses is how many passes a wait makes for what the peer does, until one of the Thread, whose
-// operations complete meanwhile.
-const threadPasses = 8
-
-// idle is one pass of a loop that waits for memory or a message; an error ends the wait.
+// idle is one pass of a loop that waits for memory or a message; an error ends the wait. A Thread, which
+// waits for nothing then, has a pass now and then.
 func (s *ucpSide) idle() error {
 	s.w.Progress()
-	if s.thread != nil && s.spins%threadPasses == 0 {
-		s.thread.Progress()
-	}
 	if s.spins++; s.spins%64 == 0 {
 		return s.idleSlow()
 	}
@@ -316,6 +310,9 @@ func (s *ucpSide) idle() error {
 
 //go:noinline
 func (s *ucpSide) idleSlow() error {
+	if s.thread != nil && s.spins%1024 == 0 {
+		s.thread.Progress()
+	}
 	if s.spins%yieldSpins == 0 {
 		cpu.Yield()
 	}
@@ -352,16 +349,6 @@ func (s *ucpSide) wait(r ucp.Request) error {
 func posted[R interface{ Done() bool }](s *ucpSide, r R) error {
 	for s.thread != nil && !r.Done() {
 		s.thread.Progress()
-		if err := s.idle(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// received waits until r is complete, if a Thread sends: its own wait would not progress the Thread.
-func (s *ucpSide) received(r ucp.RecvRequest) error {
-	for s.thread != nil && !r.Done() {
 		if err := s.idle(); err != nil {
 			return err
 		}

@@ -49,7 +49,10 @@ func newUCPTag(s *ucpSide) kernel {
 			return there
 		}}
 	}
-	if s.p.Validate || s.p.Unexpected || s.thread != nil {
+	if s.thread != nil {
+		k.echo = k.echoThread
+	}
+	if s.p.Validate || s.p.Unexpected {
 		k.echo = k.echoChecked
 	}
 	if s.link.g.Size() == 1 {
@@ -209,6 +212,40 @@ func (k *ucpTag) echoSync(n int64, st *stamps) error {
 	return nil
 }
 
+// echoThread waits for each message with the worker alone once the Thread has sent the one before.
+//
+//go:noinline
+func (k *ucpTag) echoThread(n int64, st *stamps) error {
+	w, in, mask, l := k.w, k.in, k.mask, k.link
+	for range n {
+		r := w.TagRecv(in, tagData, mask)
+		if err := k.received(r); err != nil {
+			return err
+		}
+		if _, err := r.Wait(l); err != nil {
+			return err
+		}
+		if err := k.wait(k.sent); err != nil {
+			return err
+		}
+		k.sent = k.post()
+		st.tick()
+	}
+	return nil
+}
+
+// received waits until r, or the send before it, is complete, if a Thread sends: a receive's own wait
+// would not progress the Thread.
+func (k *ucpTag) received(r ucp.RecvRequest) error {
+	for k.thread != nil && !k.sent.Done() && !r.Done() {
+		k.thread.Progress()
+		if err := k.idle(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // echoChecked validates each message, posts the receive after its message has arrived, or sends
 // registered memory, as the parameters say.
 //
@@ -266,8 +303,9 @@ func (k *ucpTag) burstAlone(n int) error {
 		if !k.p.Unexpected {
 			posted = w.TagRecv(in, tagData, mask)
 		}
-		if r := k.post(); r != (ucp.Request{}) {
-			if err := k.enqueue(r); err != nil {
+		k.sent = k.post()
+		if k.sent != (ucp.Request{}) {
+			if err := k.enqueue(k.sent); err != nil {
 				return err
 			}
 		}
