@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
-	"github.com/goucx/goucx/internal/sidebyside"
+	"github.com/goucx/goucx/internal/threadtest"
 	"github.com/goucx/goucx/ucp"
 	"github.com/goucx/goucx/ucp/sharing"
 	"github.com/goucx/goucx/ucs"
@@ -112,7 +112,7 @@ func (s *sender) tags(d time.Duration) (n int) {
 	return n
 }
 
-func loops(ss []*sender, f func(*sender, time.Duration) int) (out []sidebyside.Loop) {
+func loops(ss []*sender, f func(*sender, time.Duration) int) (out []threadtest.Loop) {
 	for _, s := range ss {
 		out = append(out, func(d time.Duration) int { return f(s, d) })
 	}
@@ -120,8 +120,8 @@ func loops(ss []*sender, f func(*sender, time.Duration) int) (out []sidebyside.L
 }
 
 // goroutines is one loop, of all that the goroutines of ss do.
-func goroutines(ss []*sender, f func(*sender, time.Duration) int) []sidebyside.Loop {
-	return []sidebyside.Loop{func(d time.Duration) int {
+func goroutines(ss []*sender, f func(*sender, time.Duration) int) []threadtest.Loop {
+	return []threadtest.Loop{func(d time.Duration) int {
 		var sum atomic.Int64
 		var all sync.WaitGroup
 		for _, s := range ss {
@@ -133,7 +133,7 @@ func goroutines(ss []*sender, f func(*sender, time.Duration) int) []sidebyside.L
 }
 
 func serveSender(t *testing.T, transport string, f func(*sender, time.Duration) int) {
-	sidebyside.Serve(t, func() sidebyside.Loop {
+	threadtest.Serve(t, func() threadtest.Loop {
 		return loops(newSenders(t, transport, "", ucp.ThreadSingle, 1), f)[0]
 	})
 }
@@ -155,17 +155,17 @@ func BenchmarkThreads(b *testing.B) {
 		{"tag/shm", "shm", "TestThreadsProcessTagShm", (*sender).tags},
 	} {
 		b.Run(c.name, func(b *testing.B) {
-			of := func(policy string, n int) []sidebyside.Loop {
+			of := func(policy string, n int) []threadtest.Loop {
 				return loops(newSenders(b, c.transport, policy, ucp.ThreadSingle, n), c.f)
 			}
-			sidebyside.Compare(b,
-				sidebyside.Form{Name: "programs", Programs: c.program, Processors: 2},
-				sidebyside.Form{Name: "workers", Loops: of("", 2)},
-				sidebyside.Form{Name: "threads", Loops: of("dynamic", 2), Against: []string{"programs", "workers"}},
-				sidebyside.Form{Name: "worker", Loops: of("", 1)},
-				sidebyside.Form{Name: "thread", Loops: of("dynamic", 1), Against: []string{"worker"}},
-				sidebyside.Form{Name: "multi", Loops: goroutines(newSenders(b, c.transport, "mpi-threads", ucp.ThreadMulti, 1), c.f)},
-				sidebyside.Form{Name: "multi8", Loops: goroutines(newSenders(b, c.transport, "mpi-threads", ucp.ThreadMulti, 8), c.f), Against: []string{"multi"}},
+			threadtest.Compare(b,
+				threadtest.Form{Name: "programs", Programs: c.program, Processors: 2},
+				threadtest.Form{Name: "workers", Loops: of("", 2)},
+				threadtest.Form{Name: "threads", Loops: of("dynamic", 2), Against: []string{"programs", "workers"}},
+				threadtest.Form{Name: "worker", Loops: of("", 1)},
+				threadtest.Form{Name: "thread", Loops: of("dynamic", 1), Against: []string{"worker"}},
+				threadtest.Form{Name: "multi", Loops: goroutines(newSenders(b, c.transport, "mpi-threads", ucp.ThreadMulti, 1), c.f)},
+				threadtest.Form{Name: "multi8", Loops: goroutines(newSenders(b, c.transport, "mpi-threads", ucp.ThreadMulti, 8), c.f), Against: []string{"multi"}},
 			)
 		})
 	}

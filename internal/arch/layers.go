@@ -288,6 +288,12 @@ var Layers = []Layer{
 		"the peer of other programs runs on any provider of the verbs API, as a command does",
 	},
 	{
+		"internal/threadtest",
+		[]string{"ucs/cpu"},
+		[]string{testify},
+		"what runs side by side is on processors of its own",
+	},
+	{
 		"internal/shape",
 		[]string{"internal/arch"},
 		[]string{testify},

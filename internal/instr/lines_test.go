@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"github.com/stretchr/testify/require"
 
@@ -46,7 +45,7 @@ func TestLinesOfTwoThreads(t *testing.T) {
 	for in := bufio.NewScanner(out); in.Scan(); {
 		line := in.Text()
 		if text, ok := strings.CutPrefix(line, "marks at "); ok {
-			_, err := fmt.Sscanf(text, "%d %d", &at[0], &at[1])
+			_, err := fmt.Sscanf(text, "%v %v", &at[0], &at[1])
 			require.NoError(t, err)
 			continue
 		}
@@ -134,7 +133,7 @@ func sendByTwoThreads(t *testing.T) {
 		}
 		sends[i](5000) // connects; slabs and rings have grown
 	}
-	fmt.Printf("marks at %d %d\n", uintptr(unsafe.Pointer(&marks[0])), uintptr(unsafe.Pointer(&marks[1])))
+	fmt.Printf("marks at %p %p\n", &marks[0], &marks[1])
 	done, end := make(chan struct{}), make(chan struct{})
 	for i, send := range sends {
 		go func() {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goucx/goucx/internal/sidebyside"
+	"github.com/goucx/goucx/internal/threadtest"
 	"github.com/goucx/goucx/ucs"
 	"github.com/goucx/goucx/verbs"
 )
@@ -101,7 +101,7 @@ func (l *loop) run(d time.Duration) (writes int) {
 
 // TestThreadsProcess is one of the two programs of BenchmarkThreads.
 func TestThreadsProcess(t *testing.T) {
-	sidebyside.Serve(t, func() sidebyside.Loop { return newLoop(t, opened(t, New(Config{Link: LinkInproc})), true).run })
+	threadtest.Serve(t, func() threadtest.Loop { return newLoop(t, opened(t, New(Config{Link: LinkInproc})), true).run })
 }
 
 // BenchmarkThreads compares the rate of writes of eight bytes over the in-process link, inline and
@@ -114,18 +114,18 @@ func BenchmarkThreads(b *testing.B) {
 		return c
 	}
 	shared, plain := open(), open()
-	loops := func(ls ...*loop) (out []sidebyside.Loop) {
+	loops := func(ls ...*loop) (out []threadtest.Loop) {
 		for _, l := range ls {
 			out = append(out, l.run)
 		}
 		return out
 	}
 	against := []string{"programs"}
-	sidebyside.Compare(b,
-		sidebyside.Form{Name: "programs", Programs: "TestThreadsProcess", Processors: 2},
-		sidebyside.Form{Name: "domains", Loops: loops(newLoop(b, shared, true), newLoop(b, shared, true)), Against: against}, // one context, a thread domain each
-		sidebyside.Form{Name: "contexts", Loops: loops(newLoop(b, open(), true), newLoop(b, open(), true)), Against: against},
-		sidebyside.Form{Name: "plain", Loops: loops(newLoop(b, plain, false), newLoop(b, plain, false)), Against: against}, // one context without thread domains
-		sidebyside.Form{Name: "one", Loops: loops(newLoop(b, open(), true))},
+	threadtest.Compare(b,
+		threadtest.Form{Name: "programs", Programs: "TestThreadsProcess", Processors: 2},
+		threadtest.Form{Name: "domains", Loops: loops(newLoop(b, shared, true), newLoop(b, shared, true)), Against: against}, // one context, a thread domain each
+		threadtest.Form{Name: "contexts", Loops: loops(newLoop(b, open(), true), newLoop(b, open(), true)), Against: against},
+		threadtest.Form{Name: "plain", Loops: loops(newLoop(b, plain, false), newLoop(b, plain, false)), Against: against}, // one context without thread domains
+		threadtest.Form{Name: "one", Loops: loops(newLoop(b, open(), true))},
 	)
 }

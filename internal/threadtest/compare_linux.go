@@ -1,6 +1,6 @@
-// Package sidebyside compares, in benchmarks, what threads of one program do side by side with what several
+// Package threadtest compares, in benchmarks, what threads of one program do side by side with what several
 // programs do on the same processors.
-package sidebyside
+package threadtest
 
 import (
 	"bufio"
@@ -50,7 +50,7 @@ func Serve(t *testing.T, open func() Loop) {
 	loop := open()
 	onProcessor(i, func() {
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-			fmt.Println("did", loop(window))
+			fmt.Fprintln(os.Stdout, "did", loop(window))
 		}
 	})
 }
