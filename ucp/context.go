@@ -312,6 +312,11 @@ func (x *Context) Close() error {
 		errs = append(errs, x.liveStats.Close())
 	}
 	for _, w := range workers {
+		if w.t.parent == nil { // it closes its Threads, all at once
+			errs = append(errs, w.Close())
+		}
+	}
+	for _, w := range workers { // Threads of workers that stay open
 		errs = append(errs, w.Close())
 	}
 	if len(stuck) > 0 {

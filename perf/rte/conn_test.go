@@ -457,7 +457,7 @@ func TestConnectErrors(t *testing.T) {
 	t.Run("second client is refused", func(t *testing.T) {
 		_, s := pair(t)
 		port := s.c.LocalAddr().(*net.TCPAddr).Port
-		_, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Timeout: time.Millisecond})
+		_, err := Dial(t.Context(), "127.0.0.1", Config{Port: port, Timeout: 500 * time.Millisecond})
 		assert.ErrorContains(t, err, "it serves another client, "+s.Peer().String())
 	})
 	t.Run("a server that comes late", func(t *testing.T) {
