@@ -2,6 +2,7 @@ package ucp_test
 
 import (
 	"context"
+	"math"
 	"os"
 	"runtime"
 	"strings"
@@ -165,10 +166,13 @@ func TestThreadsLeaveNothing(t *testing.T) {
 			before := p.holds()
 			p.use(warm)
 			p.requireHolds(before)
-			h := heap()
-			p.use(n)
-			p.requireHolds(before)
-			more := heap() - h
+			more := int64(math.MaxInt64)
+			for round := 0; round < 3 && more >= int64(400*n); round++ { // pools and lists grow now and then, a leak in each round
+				h := heap()
+				p.use(n)
+				p.requireHolds(before)
+				more = min(more, heap()-h)
+			}
 			t.Logf("%d bytes more in the heap, %+v", more, before)
 			require.Less(t, more, int64(400*n), "bytes of the heap that %d Threads left", n)
 		})

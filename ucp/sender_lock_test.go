@@ -11,17 +11,7 @@ import (
 // The data path of a Thread over shared memory takes no lock of its worker or context: it goes on while
 // all are held.
 func TestThreadTakesNoLock(t *testing.T) {
-	x, err := ucp.Open(ucp.Config{Providers: provider("shm")})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, x.Close()) }()
-	a, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
-	require.NoError(t, err)
-	b, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
-	require.NoError(t, err)
-	ep, err := a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
-	require.NoError(t, err)
-	th, err := a.NewThread()
-	require.NoError(t, err)
+	x, a, b, ep, th := newSender(t, "shm")
 	mem, err := x.Allocate(4096, ucp.MemConfig{})
 	require.NoError(t, err)
 	key, err := ep.UnpackKey(mem.Key())

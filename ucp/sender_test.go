@@ -21,23 +21,29 @@ import (
 // senderTransports are the transports of TestThread.
 var senderTransports = []string{"shm", "rc", "ud"}
 
+// newSender opens two workers, and an endpoint and a Thread of the first.
+func newSender(t *testing.T, transport string) (x *ucp.Context, a, b *ucp.Worker, ep ucp.Endpoint, th *ucp.Thread) {
+	x, err := ucp.Open(ucp.Config{Providers: provider(transport)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, x.Close()) })
+	a, err = x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+	require.NoError(t, err)
+	b, err = x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
+	require.NoError(t, err)
+	ep, err = a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
+	require.NoError(t, err)
+	th, err = a.NewThread()
+	require.NoError(t, err)
+	return x, a, b, ep, th
+}
+
 // A Thread sends for its worker: messages of all lengths arrive in order, AM.From leads to the
 // worker, and put, get, atomics and flush work through it.
 func TestThread(t *testing.T) {
 	for _, transport := range senderTransports {
 		t.Run(transport, func(t *testing.T) {
-			x, err := ucp.Open(ucp.Config{Providers: provider(transport)})
-			require.NoError(t, err)
-			defer func() { require.NoError(t, x.Close()) }()
-			a, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
-			require.NoError(t, err)
-			b, err := x.NewWorker(ucp.WorkerConfig{Mode: ucp.ThreadSingle})
-			require.NoError(t, err)
-			ep, err := a.NewEndpoint(b.Address(), ucp.EndpointConfig{})
-			require.NoError(t, err)
+			x, a, b, ep, th := newSender(t, transport)
 			ctx := context.Background()
-			th, err := a.NewThread()
-			require.NoError(t, err)
 			et := ep.On(th)
 			assert.Equal(t, et, ep.On(th), "one handle")
 			drive := func(rs ...interface{ Done() bool }) {

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goucx/goucx/config"
-	"github.com/goucx/goucx/internal/suitetest"
 	"github.com/goucx/goucx/transports"
 	"github.com/goucx/goucx/ucp"
 )
@@ -21,21 +20,21 @@ import (
 // marks are stored to by a goroutine before and after what is counted of it. Each has a cache line.
 var marks [2][8]uint64
 
+// linesEnv is "trace" for the test that traces, and "send" for the process that it traces.
 const linesEnv = "GOUCX_TEST_LINES"
 
 // TestLinesOfTwoThreads traces the stores of two goroutines that send tag messages over shared memory, each by a
 // Thread of one worker and to a receiving worker of its own, which it drives. They write no line in common.
 func TestLinesOfTwoThreads(t *testing.T) {
-	if os.Getenv(linesEnv) != "" {
+	switch os.Getenv(linesEnv) {
+	case "":
+		t.Skip("scripts/instructions runs it")
+	case "send":
 		sendByTwoThreads(t)
 		return
 	}
-	suitetest.Nightly(t)
-	if _, err := exec.LookPath("valgrind"); err != nil {
-		t.Skip("valgrind is not installed")
-	}
 	cmd := exec.CommandContext(t.Context(), "valgrind", "--tool=lackey", "--trace-mem=yes", "--log-fd=1", os.Args[0], "-test.run=^TestLinesOfTwoThreads$")
-	cmd.Env = append(os.Environ(), linesEnv+"=1", "GODEBUG=asyncpreemptoff=1,cpu.rdtscp=off", "GOGC=off", "GOMAXPROCS=1")
+	cmd.Env = append(os.Environ(), linesEnv+"=send", "GODEBUG=asyncpreemptoff=1,cpu.rdtscp=off", "GOGC=off", "GOMAXPROCS=1")
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
